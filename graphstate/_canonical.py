@@ -1,0 +1,313 @@
+"""Canonical JSON: the one encoder and the one strict reader.
+
+Whatever is hashed or stored is written by `encode`; whatever comes from outside is read by
+`decode`. The same value always gives the same bytes: keys sorted by UTF-16 code unit, no
+white space, integral floats as integers, ECMAScript number text, nothing non-finite, no lone
+surrogates. No other module calls a JSON decoder. `graphstate/_canonical.py` and
+`agentloop/_canonical.py` are the same file, so that neither package needs the other.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from json import encoder as _json_encoder
+from typing import Any, TypeAlias
+
+__all__ = (
+    "MAX_BYTES",
+    "MAX_DEPTH",
+    "MAX_INT_DIGITS",
+    "Json",
+    "NotJson",
+    "decode",
+    "encode",
+    "encode_text",
+    "repair_text",
+)
+
+#: A JSON value: None, bool, int, finite float, str, list or tuple, dict with str keys.
+Json: TypeAlias = Any
+
+MAX_DEPTH = 100
+MAX_INT_DIGITS = 1_000
+MAX_BYTES = 64 * 1024 * 1024
+
+_MAX_INT = 10**MAX_INT_DIGITS
+
+
+class NotJson(ValueError):
+    """The value or text is not JSON as this library reads and writes it.
+
+    Attributes:
+        path: Where in the value, as in ``$.key[2]``; ``$`` if the place is not known.
+    """
+
+    def __init__(self, problem: str, path: str = "$") -> None:
+        super().__init__(f"{problem} at {path}" if path != "$" else problem)
+        self.problem, self.path = problem, path
+
+
+# ---------------------------------------------------------------------------------- writing
+
+_SCALARS = frozenset({str, int, bool, type(None)})
+_HARD_KEY = re.compile("[\ud800-\U0010ffff]")  # from here UTF-16 order and code point order differ
+
+
+def _inspect(value: Json) -> bool:
+    """Check that the value is JSON; True if the C encoder alone would write it canonically.
+
+    Iterative, so that the answer does not depend on how deep the caller stands.
+    """
+    if type(value) in _SCALARS and type(value) is not int:
+        return True
+    plain = True
+    level: list[tuple[Json, str]] = [(value, "$")]
+    depth = 0
+    while level:
+        if depth > MAX_DEPTH:
+            raise NotJson(f"nested deeper than {MAX_DEPTH} levels (or contains itself)")
+        below: list[tuple[Json, str]] = []
+        for item, path in level:
+            kind = type(item)
+            if kind is str or kind is bool or item is None:
+                continue
+            if kind is int:
+                if not -_MAX_INT < item < _MAX_INT:
+                    raise NotJson(f"an integer of more than {MAX_INT_DIGITS} digits", path)
+            elif isinstance(item, dict):
+                for key, member in item.items():
+                    if type(key) is not str:
+                        raise NotJson(f"a key of type {type(key).__name__} ({key!r:.80})", path)
+                    if plain and not key.isascii() and _HARD_KEY.search(key):
+                        plain = False
+                    if type(member) not in _SCALARS or type(member) is int:
+                        below.append((member, f"{path}.{key}"))
+            elif isinstance(item, (list, tuple)):
+                for index, member in enumerate(item):
+                    if type(member) not in _SCALARS or type(member) is int:
+                        below.append((member, f"{path}[{index}]"))
+            elif isinstance(item, float):
+                if not math.isfinite(item):
+                    raise NotJson(f"the number {item!r} is not finite", path)
+                plain = False
+            elif isinstance(item, (str, int)):
+                plain = False  # a subclass, an enum member for instance: written by value below
+            else:
+                raise NotJson(f"a value of type {kind.__name__}", path)
+        level, depth = below, depth + 1
+    return plain
+
+
+def _number_text(value: float) -> str:
+    """ECMAScript shortest form: ``1``, ``1e+21``, ``1e-7``."""
+    if value == 0:
+        return "0"
+    digits, _, exponent_text = repr(abs(value)).partition("e")
+    whole, _, fraction = digits.partition(".")
+    if fraction == "0":
+        fraction = ""
+    exponent = int(exponent_text or 0) + len(whole)
+    mantissa = (whole + fraction).lstrip("0")
+    exponent -= len(whole + fraction) - len(mantissa)
+    mantissa = mantissa.rstrip("0")
+    count = len(mantissa)
+    if count <= exponent <= 21:
+        text = mantissa + "0" * (exponent - count)
+    elif 0 < exponent <= 21:
+        text = f"{mantissa[:exponent]}.{mantissa[exponent:]}"
+    elif -6 < exponent <= 0:
+        text = f"0.{'0' * -exponent}{mantissa}"
+    else:
+        point = f".{mantissa[1:]}" if count > 1 else ""
+        text = f"{mantissa[0]}{point}e{exponent - 1:+d}"
+    return f"-{text}" if value < 0 else text
+
+
+def _utf16(key: str) -> bytes:
+    return key.encode("utf-16-be", "surrogatepass")
+
+
+def _write(value: Json, out: list[str]) -> None:
+    # Depth was bounded by _inspect, so this recursion is at most MAX_DEPTH frames.
+    if value is None:
+        out.append("null")
+    elif isinstance(value, bool):
+        out.append("true" if value else "false")
+    elif isinstance(value, str):
+        out.append(_json_encoder.encode_basestring(str.__str__(value)))
+    elif isinstance(value, int):
+        out.append(int.__repr__(value))
+    elif isinstance(value, float):
+        out.append(_number_text(value))
+    elif isinstance(value, dict):
+        out.append("{")
+        for position, key in enumerate(sorted(value, key=_utf16)):
+            if position:
+                out.append(",")
+            out.append(_json_encoder.encode_basestring(key))
+            out.append(":")
+            _write(value[key], out)
+        out.append("}")
+    else:
+        out.append("[")
+        for position, member in enumerate(value):
+            if position:
+                out.append(",")
+            _write(member, out)
+        out.append("]")
+
+
+_plain_encode: Callable[[Json], str] = json.JSONEncoder(
+    sort_keys=True, ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
+).encode
+
+
+def encode_text(value: Json) -> str:
+    """Return the canonical JSON text of a value.
+
+    Raises:
+        NotJson: Not a JSON value, too deep, self-containing, not finite, or an integer too long.
+    """
+    if _inspect(value):
+        return _plain_encode(value)
+    out: list[str] = []
+    _write(value, out)
+    return "".join(out)
+
+
+def encode(value: Json) -> bytes:
+    """Return the canonical JSON bytes (UTF-8) of a value. Linear in its size.
+
+    Raises:
+        NotJson: As `encode_text`; also for a lone surrogate.
+    """
+    try:
+        return encode_text(value).encode()
+    except UnicodeEncodeError as error:
+        raise NotJson(f"a lone surrogate U+{ord(error.object[error.start]):04X}") from None
+
+
+# ---------------------------------------------------------------------------------- reading
+
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_BRACKET = re.compile(r"[\[\]{}]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+
+
+def _too_deep(text: str, limit: int) -> bool:
+    if text.count("[") + text.count("{") <= limit:
+        return False
+    depth = 0
+    for match in _BRACKET.finditer(_STRING.sub('""', text)):
+        depth += 1 if match[0] in "[{" else -1
+        if depth > limit:
+            return True
+    return False
+
+
+def _join(pair: re.Match[str]) -> str:
+    return pair[0].encode("utf-16", "surrogatepass").decode("utf-16")
+
+
+def repair_text(text: str) -> str:
+    """Join surrogate pairs and replace every lone surrogate by U+FFFD."""
+    if text.isascii() or not _SURROGATE.search(text):
+        return text
+    return _SURROGATE.sub("\ufffd", _PAIR.sub(_join, text))
+
+
+def _refuse_constant(name: str) -> Json:
+    raise NotJson(f"the number {name} is not finite")
+
+
+def _read_float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise NotJson(f"the number {text:.40} is not finite")
+    return value
+
+
+def _read_int(text: str) -> int:
+    if len(text) > MAX_INT_DIGITS:
+        raise NotJson(f"an integer of more than {MAX_INT_DIGITS} digits")
+    return int(text)
+
+
+def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise NotJson(f"the key {key!r:.80} stands twice in one object")
+            seen.add(key)
+    return members
+
+
+_unique_decoder = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_float=_read_float, parse_int=_read_int, parse_constant=_refuse_constant
+)
+_last_decoder = json.JSONDecoder(
+    parse_float=_read_float, parse_int=_read_int, parse_constant=_refuse_constant
+)
+
+
+def _repair(value: Json) -> Json:
+    if isinstance(value, str):
+        return repair_text(value)
+    if isinstance(value, list):
+        return [_repair(item) for item in value]
+    if isinstance(value, dict):
+        return {repair_text(key): _repair(item) for key, item in value.items()}
+    return value
+
+
+def decode(
+    data: bytes | str,
+    *,
+    max_bytes: int = MAX_BYTES,
+    max_depth: int = MAX_DEPTH,
+    duplicate_keys: bool = False,
+    repair_surrogates: bool = False,
+) -> Json:
+    """Read one JSON value strictly. Linear in the size of the text.
+
+    Args:
+        data: Bytes are UTF-8, without a byte-order mark.
+        max_bytes: Longer input is refused before anything is decoded.
+        max_depth: Deeper nesting is refused before anything is decoded.
+        duplicate_keys: Accept a key that stands twice (the last one counts).
+        repair_surrogates: Replace lone surrogates by U+FFFD instead of refusing them.
+
+    Raises:
+        NotJson: Not JSON, too large, too deep, a key twice, a number that is not finite.
+    """
+    if len(data) > max_bytes:
+        raise NotJson(f"{len(data)} bytes of JSON, more than the {max_bytes} allowed")
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        try:
+            text = str(data, "utf-8")
+        except UnicodeDecodeError as error:
+            raise NotJson(f"not UTF-8 at byte {error.start}") from None
+    else:
+        text = data
+    if _too_deep(text, max_depth):
+        raise NotJson(f"nested deeper than {max_depth} levels")
+    try:
+        value = (_last_decoder if duplicate_keys else _unique_decoder).decode(text)
+    except NotJson:
+        raise
+    except ValueError as error:
+        raise NotJson(str(error)) from None
+    if not text.isascii() or "\\u" in text:
+        if repair_surrogates:
+            return _repair(value)
+        try:
+            _plain_encode(value).encode()
+        except UnicodeEncodeError as error:
+            raise NotJson(f"a lone surrogate U+{ord(error.object[error.start]):04X}") from None
+    return value
