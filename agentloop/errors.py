@@ -1,0 +1,216 @@
+"""Every exception this package raises.
+
+AgentLoopError
+├── AgentLoopConfigError (ValueError)     an option is missing or unusable
+├── MissingExtra (ImportError)            an optional dependency is not installed
+├── FrameError (TypeError)                something that cannot be a frame
+├── IllegalTransition                     an event without a row: a bug in a driver
+├── StreamError
+│   ├── StreamEnded (anyio.ClosedResourceError)     written after the end
+│   ├── StreamAborted (anyio.BrokenResourceError)   the reader has gone
+│   ├── StreamBusy (anyio.BusyResourceError)        a second reader
+│   └── StreamFailed                                the stream ended with an error
+├── TurnError                             an adapter's turn did not end well
+│   ├── TurnTimeout                       it took longer than its deadline
+│   └── AdapterEnded                      its stream was over before the turn began
+├── ModelError                            a model call failed, with class and code
+├── ScriptExhausted                       a scripted adapter has no turn left
+├── LedgerError
+│   ├── LedgerConflict                    somebody else appended first
+│   ├── DamagedLedger                     the chain or an entry does not hold
+│   ├── UnsupportedVersion                written by a newer version
+│   └── RunNotFound                       no run of that name
+└── TaskError (ValueError)                a task folder that cannot be run
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+import anyio
+
+__all__ = (
+    "AdapterEnded",
+    "AgentLoopConfigError",
+    "AgentLoopError",
+    "DamagedLedger",
+    "ErrorClass",
+    "FrameError",
+    "IllegalTransition",
+    "LedgerConflict",
+    "LedgerError",
+    "MissingExtra",
+    "ModelError",
+    "RunNotFound",
+    "ScriptExhausted",
+    "StreamAborted",
+    "StreamBusy",
+    "StreamEnded",
+    "StreamError",
+    "StreamFailed",
+    "TaskError",
+    "TurnError",
+    "TurnTimeout",
+    "UnsupportedVersion",
+)
+
+#: Who can do something about a failure: the runtime by repeating, the model by reading it,
+#: nobody, nobody because a limit was the point, the caller who already acted.
+ErrorClass: TypeAlias = Literal["transient", "correctable", "fatal", "budget", "cancelled"]
+
+
+class AgentLoopError(Exception):
+    """Root of the package's exceptions."""
+
+
+class AgentLoopConfigError(AgentLoopError, ValueError):
+    """A required option is missing or two options contradict each other."""
+
+
+class MissingExtra(AgentLoopError, ImportError):
+    """An optional dependency is needed and not installed; the message names the extra."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs the package {package!r}: install it with pip install 'loopwright[{extra}]'"
+        )
+        self.package, self.extra = package, extra
+
+
+class FrameError(AgentLoopError, TypeError):
+    """A value that cannot become a frame."""
+
+
+class IllegalTransition(AgentLoopError):
+    """An event arrived in a phase that has no row for it: a bug in the driver."""
+
+    def __init__(self, phase: str, event: str, legal: Collection[str]) -> None:
+        choices = ", ".join(sorted(legal)) or "none, the phase is terminal"
+        super().__init__(f"event {event!r} is not legal in phase {phase!r} (legal: {choices})")
+        self.phase, self.event, self.legal = phase, event, tuple(sorted(legal))
+
+
+class StreamError(AgentLoopError):
+    """Root of what a source or a sink raises."""
+
+
+class StreamEnded(StreamError, anyio.ClosedResourceError):
+    """A frame was written after the sink had ended."""
+
+
+class StreamAborted(StreamError, anyio.BrokenResourceError):
+    """A frame was written although the reader had aborted; its error, if any, is the cause."""
+
+
+class StreamFailed(StreamError):
+    """The stream ended with an error, which is the ``__cause__``."""
+
+
+class StreamBusy(StreamError, anyio.BusyResourceError):
+    """A second reader or a second pipe wanted a source that already has one."""
+
+    def __init__(self, action: str) -> None:
+        super().__init__(action)
+
+
+class TurnError(AgentLoopError):
+    """An adapter ended its turn with an ERROR frame or an unusable answer."""
+
+
+class TurnTimeout(TurnError):
+    """A turn took longer than its deadline and was cut."""
+
+    def __init__(self, role: str, timeout_ms: float) -> None:
+        super().__init__(f"the {role}'s turn took longer than turn_timeout_ms={timeout_ms:g}")
+        self.role, self.timeout_ms = role, timeout_ms
+
+
+class AdapterEnded(TurnError):
+    """A turn was asked of an adapter whose stream had already ended."""
+
+    def __init__(self, role: str) -> None:
+        super().__init__(f"the {role} adapter already ended: it cannot take another turn")
+        self.role = role
+
+
+class ModelError(AgentLoopError):
+    """A model call failed.
+
+    Attributes:
+        error_class: Who can do something about it (`ErrorClass`).
+        code: Dotted and stable, as ``model.rate_limited``.
+        retry_after_ms: What the server asked for, if it did.
+        detail: JSON-safe particulars; never headers, bodies or keys.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        error_class: ErrorClass = "fatal",
+        code: str = "model.failed",
+        retry_after_ms: int | None = None,
+        detail: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(message)
+        self.error_class, self.code = error_class, code
+        self.retry_after_ms, self.detail = retry_after_ms, dict(detail)
+
+
+class ScriptExhausted(AgentLoopError):
+    """A scripted adapter was asked for a turn beyond its script."""
+
+    def __init__(self, turns: int, requested: int) -> None:
+        super().__init__(
+            f"turn {requested} was asked of a script of {turns} turns: add turns or lower the limits"
+        )
+        self.turns, self.requested = turns, requested
+
+
+class LedgerError(AgentLoopError):
+    """Root of what reading or writing a run ledger raises."""
+
+
+class LedgerConflict(LedgerError):
+    """An append expected another head than the run has: somebody else wrote first."""
+
+    def __init__(self, run: str, expected: int, actual: int) -> None:
+        super().__init__(
+            f"run {run}: expected to append after entry {expected}, but the newest is {actual}; "
+            "another process is writing this run"
+        )
+        self.run, self.expected, self.actual = run, expected, actual
+
+
+class DamagedLedger(LedgerError):
+    """An entry is unreadable or the hash chain is broken; nothing was changed."""
+
+    def __init__(self, run: str, seq: int, problem: str) -> None:
+        super().__init__(f"run {run} is damaged at entry {seq}: {problem}")
+        self.run, self.seq, self.problem = run, seq, problem
+
+
+class UnsupportedVersion(LedgerError):
+    """The ledger was written by a newer version of this library."""
+
+    def __init__(self, found: object, supported: int) -> None:
+        super().__init__(f"ledger version {found!r} is newer than {supported}, the newest this version reads")
+        self.found, self.supported = found, supported
+
+
+class RunNotFound(LedgerError):
+    """No run has that name, or more than one begins with it."""
+
+    def __init__(self, run: str, candidates: Collection[str] = ()) -> None:
+        if candidates:
+            message = f"{run!r} is not unique: it could be {', '.join(sorted(candidates)[:5])}"
+        else:
+            message = f"no run begins with {run!r}"
+        super().__init__(message)
+        self.run, self.candidates = run, tuple(sorted(candidates))
+
+
+class TaskError(AgentLoopError, ValueError):
+    """A task folder or one of its settings cannot be used; the message names the key."""

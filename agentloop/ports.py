@@ -1,0 +1,285 @@
+"""What the core needs from outside, and what it offers to outside, as protocols.
+
+Streams: `Source`, `Sink`, `FrameDuplex`. Models: `ModelCore`. Observers: `Tap`. Memory:
+`OutcomeBridge`. Records: `LedgerStore`, `RunIndex`. Nothing here does anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
+
+import msgspec
+
+from agentloop._canonical import Json
+from agentloop.frames import Frame, FrameLike
+from agentloop.messages import Message, RunOutcome
+
+__all__ = (
+    "FrameDuplex",
+    "FrameStats",
+    "Head",
+    "LedgerEntry",
+    "LedgerStore",
+    "ModelCore",
+    "ModelRequest",
+    "OutcomeBridge",
+    "RunIndex",
+    "RunSummary",
+    "Sink",
+    "Source",
+    "Tap",
+    "ToolSpec",
+)
+
+# ---------------------------------------------------------------------------------- streams
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameStats:
+    """What a buffer has seen: ``written == read + dropped + buffered + discarded``, always."""
+
+    buffered: int
+    limit: int | None
+    strategy: str
+    #: Every frame offered, dropped ones included.
+    written: int
+    read: int
+    #: Lost to the overflow strategy.
+    dropped: int
+    #: Thrown away by an abort or an error end.
+    discarded: int
+    ended: bool
+    aborted: bool
+    paused: bool
+    piped: bool
+
+
+class Sink(Protocol):
+    """Where frames are written."""
+
+    @property
+    def paused(self) -> bool:
+        """True while a write would wait."""
+
+    @property
+    def ended(self) -> bool:
+        """True once no more frames may be written."""
+
+    async def write(self, frame: FrameLike, /) -> bool:
+        """Write a frame, waiting while paused; False if it was dropped or ignored.
+
+        Raises:
+            StreamEnded: After `end`.
+            StreamAborted: After the reader aborted, also while waiting.
+        """
+
+    def write_nowait(self, frame: FrameLike, /) -> bool:
+        """As `write`, but raise ``anyio.WouldBlock`` instead of waiting."""
+
+    async def ready(self) -> None:
+        """Return when a write would not wait."""
+
+    def end(self, error: BaseException | None = None, /) -> bool:
+        """Say that no more frames come; with an error, buffered frames are thrown away.
+
+        The first end wins and returns True; later ones return False.
+        """
+
+
+class Source(Protocol):
+    """Where frames are read, by one reader at a time."""
+
+    @property
+    def ended(self) -> bool:
+        """True once no further frame can be read."""
+
+    async def receive(self) -> Frame:
+        """Return the next frame.
+
+        Raises:
+            anyio.EndOfStream: After a normal end, or after an abort without error.
+            StreamFailed: After an error end; the error is the cause.
+            StreamBusy: Somebody else is reading, or the source is piped.
+        """
+
+    def receive_nowait(self) -> Frame:
+        """As `receive`, but raise ``anyio.WouldBlock`` instead of waiting."""
+
+    def __aiter__(self) -> AsyncIterator[Frame]:
+        """Iterate until the end. Leaving early neither ends nor aborts the stream."""
+
+    def pipe(self, sink: Sink, /, *, end: bool = True, on_error: str = "abort") -> Sink:
+        """Attach a sink and return it; the owner of the source moves the frames."""
+
+    def abort(self, error: BaseException | None = None, /) -> bool:
+        """Discard what is buffered, wake blocked writers, tell the owner. Idempotent."""
+
+    def statistics(self) -> FrameStats:
+        """Return the counts so far."""
+
+    async def collect(self, max_frames: int | None = None, /) -> list[Frame]:
+        """Read to the end, or that many frames."""
+
+
+@runtime_checkable
+class FrameDuplex(Protocol):
+    """A pair of independent ends: pausing the sink says nothing about the source."""
+
+    @property
+    def source(self) -> Source: ...
+
+    @property
+    def sink(self) -> Sink: ...
+
+    def abort(self, reason: str | None = None, /) -> bool:
+        """Stop what the duplex is doing now. Synchronous; True the first time."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> bool | None: ...
+
+    async def aclose(self) -> None:
+        """End both halves and wait until nothing of the duplex runs any more."""
+
+
+# ----------------------------------------------------------------------------------- models
+
+
+class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model is told about a tool."""
+
+    name: str
+    description: str = ""
+    #: A JSON Schema of the arguments object.
+    schema: dict[str, Any] = {}
+
+
+class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One model call."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+
+
+class ModelCore(Protocol):
+    """The one thing an adapter for a model implements: one call, streamed, never retried."""
+
+    def stream(self, request: ModelRequest, /) -> AsyncIterator[Frame]:
+        """Yield TEXT, REASONING, TOOL_CALL, USAGE frames as they come, and DONE last.
+
+        Raises:
+            ModelError: Classified; raised before or after the first frame.
+        """
+
+
+# -------------------------------------------------------------------------------- observers
+
+
+class Tap(Protocol):
+    """Whoever must see every frame: written before the lossy output buffer, and awaited."""
+
+    @property
+    def fatal(self) -> bool:
+        """Whether a failure of `write` ends the run (phase ``sink``) or only is reported."""
+
+    async def write(self, frame: Frame, /) -> object:
+        """Take one Out frame."""
+
+
+class OutcomeBridge(Protocol):
+    """The loop's way into a memory: facts as they change, the outcome before it is announced."""
+
+    @property
+    def strict(self) -> bool:
+        """Whether a failed write ends the run instead of being reported."""
+
+    async def fact(self, name: str, value: Json, /, *, op: str, by: str, iteration: int, cause: str) -> None:
+        """Write one changed symbolic fact.
+
+        Args:
+            name: Of the fact.
+            value: None for a retract.
+            op: ``assert`` or ``retract``.
+            by: Who changed it: ``agent``, ``evaluator``, ``tool`` or ``developer``.
+            iteration: The cycle it happened in.
+            cause: Unique for this write; a repeated one is recognised and skipped.
+        """
+
+    async def record_outcome(self, outcome: RunOutcome, /) -> Mapping[str, Json]:
+        """Write the run, take its transition, give its reward; return what was done."""
+
+
+# ---------------------------------------------------------------------------------- records
+
+
+class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One stored entry of a run. `RunLedger` in `ledger` reads the body."""
+
+    #: 1, 2, 3, … without gaps.
+    seq: int
+    #: Milliseconds since 1970 by the run's clock; says nothing about order.
+    at: int
+    kind: str
+    #: Canonical JSON of the entry's data, exactly as hashed.
+    body: bytes
+    #: SHA-256 over the previous entry's hash, the entry's header and its body; 32 bytes.
+    hash: bytes
+
+
+#: Number and hash of the newest entry; (0, 32 zero bytes) of a run that has none.
+Head: TypeAlias = tuple[int, bytes]
+
+
+class LedgerStore(Protocol):
+    """Keeps the entries of runs. Synchronous, and safe to use from one thread at a time.
+
+    A store may declare ``blocking = True``; the loop then calls it in a worker thread.
+    """
+
+    @property
+    def blocking(self) -> bool:
+        """True if `append` can take long enough to matter to an event loop."""
+
+    def append(self, run: str, entries: Sequence[LedgerEntry], /, *, expected: int, sync: bool) -> Head:
+        """Append entries after number ``expected``; all of them or none.
+
+        With ``sync`` they survive a loss of power once this returns.
+
+        Raises:
+            LedgerConflict: The run's newest entry is another one.
+            DamagedLedger: The entries do not continue the chain.
+        """
+
+    def read(self, run: str, /, *, after: int = 0) -> Iterator[LedgerEntry]:
+        """Yield the entries after that number in order; nothing for an unknown run."""
+
+
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a list of runs."""
+
+    run: str
+    entries: int
+    opened_at: int
+    #: The data of ``run.opened``.
+    opened: dict[str, Json]
+    closed_at: int | None = None
+    #: The data of ``run.closed``; None while the run is open or was killed.
+    closed: dict[str, Json] | None = None
+
+
+class RunIndex(Protocol):
+    """A ledger store that can say which runs it has."""
+
+    def runs(self, *, prefix: str = "", limit: int | None = None) -> Iterator[RunSummary]:
+        """Yield summaries, newest first. Cost grows with the runs yielded, not with their length."""
