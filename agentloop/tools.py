@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -346,9 +347,7 @@ class ToolAdapterWrapper:
                     value: object = await self._duplexes[name].call(call)
                 else:
                     value = await self._invoke(tool, call)
-                result = value if isinstance(value, ToolResult) else _result_of(call, value, self._max_output)
-                if isinstance(value, ToolResult):
-                    result = _result_of(call, value, self._max_output)
+                result = _result_of(call, value, self._max_output)
             except Exception as error:
                 result = tool_failure(call, "tool_error", _describe(error))
         if scope.cancelled_caught:
@@ -373,30 +372,35 @@ class ToolAdapterWrapper:
                 "tool_capacity",
                 f"{self._abandoned} earlier calls of plain functions ignored their deadline and still run",
             )
-        state = {"abandoned": False}
+        lock = threading.Lock()
+        state = {"done": False, "abandoned": False}
 
         def work() -> object:
             try:
                 return bound()
             finally:
-                if state["abandoned"]:
-                    self._abandoned -= 1
+                with lock:
+                    state["done"] = True
+                    if state["abandoned"]:
+                        self._abandoned -= 1
 
         try:
             value = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
         except anyio.get_cancelled_exc_class():
             # A thread cannot be stopped: it is left to finish, counted, and its value discarded.
-            state["abandoned"] = True
-            self._abandoned += 1
+            with lock:
+                if not state["done"]:
+                    state["abandoned"] = True
+                    self._abandoned += 1
             raise
         return await cast(Awaitable[object], value) if inspect.isawaitable(value) else value
 
 
 def _is_async(handler: Callable[..., Any]) -> bool:
     target = handler.func if isinstance(handler, partial) else handler
-    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(
-        getattr(target, "__call__", None)
-    )
+    if inspect.iscoroutinefunction(target):
+        return True
+    return not inspect.isroutine(target) and inspect.iscoroutinefunction(type(target).__call__)
 
 
 def _bind(tool: Tool, call: ToolCall) -> Callable[[], object]:
