@@ -4,6 +4,8 @@ AgentLoopError
 ├── AgentLoopConfigError (ValueError)     an option is missing or unusable
 ├── MissingExtra (ImportError)            an optional dependency is not installed
 ├── FrameError (TypeError)                something that cannot be a frame
+├── BoundExceeded (ValueError)            something is larger than its bound; names it
+├── SymbolicRefused (ValueError)          a fact that this writer may not write
 ├── IllegalTransition                     an event without a row: a bug in a driver
 ├── StreamError
 │   ├── StreamEnded (anyio.ClosedResourceError)     written after the end
@@ -35,6 +37,7 @@ __all__ = (
     "AdapterEnded",
     "AgentLoopConfigError",
     "AgentLoopError",
+    "BoundExceeded",
     "DamagedLedger",
     "ErrorClass",
     "FrameError",
@@ -50,6 +53,7 @@ __all__ = (
     "StreamEnded",
     "StreamError",
     "StreamFailed",
+    "SymbolicRefused",
     "TaskError",
     "TurnError",
     "TurnTimeout",
@@ -81,6 +85,22 @@ class MissingExtra(AgentLoopError, ImportError):
 
 class FrameError(AgentLoopError, TypeError):
     """A value that cannot become a frame."""
+
+
+class BoundExceeded(AgentLoopError, ValueError):
+    """Something is larger than its bound."""
+
+    def __init__(self, bound: str, limit: int, found: object) -> None:
+        super().__init__(f"{bound}: at most {limit:,} allowed, found {found}")
+        self.bound, self.limit, self.found = bound, limit, found
+
+
+class SymbolicRefused(AgentLoopError, ValueError):
+    """A writer wanted to change a fact that was not declared for it; nothing was changed."""
+
+    def __init__(self, name: str, by: str, reason: str) -> None:
+        super().__init__(f"{by} may not write the fact {name!r:.200}: {reason}")
+        self.name, self.by, self.reason = name, by, reason
 
 
 class IllegalTransition(AgentLoopError):

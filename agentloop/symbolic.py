@@ -1,0 +1,567 @@
+"""Symbolic state: the named facts of a run, who may write them, and who hears of a change.
+
+Values are JSON. What is not JSON, not finite or too large is refused where it enters, so
+whoever records, prints or compares a fact never meets one that cannot be written. What a
+change makes the loop do is the business of `loop`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+import unicodedata
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from threading import Lock
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from agentloop._canonical import MAX_DEPTH, MAX_INT_DIGITS, Json, encode
+from agentloop.errors import BoundExceeded, SymbolicRefused
+from agentloop.messages import RejectedUpdate, SymbolicUpdate
+
+__all__ = (
+    "MAX_NAMES",
+    "MAX_VALUE_BYTES",
+    "SymbolicChange",
+    "SymbolicState",
+    "Writer",
+    "create_symbolic_state",
+    "same_value",
+)
+
+#: Names in one state, at most.
+MAX_NAMES: Final = 10_000
+#: One value as canonical JSON in UTF-8, at most.
+MAX_VALUE_BYTES: Final = 256 * 1024
+#: Characters of one name, at most.
+MAX_NAME: Final = 1_024
+_MAX_QUEUED: Final = 1_000
+_KEPT_ERRORS: Final = 100
+_MAX_INT: Final = 10**MAX_INT_DIGITS
+#: Controls, format characters (bidi and zero-width among them), surrogates, line separators.
+_REFUSED_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_WRITERS: Final = ("any", "agent", "evaluator", "tool", "developer")
+
+#: Who changes a fact.
+Writer: TypeAlias = Literal["agent", "evaluator", "tool", "developer"]
+Operation: TypeAlias = Literal["assert", "retract"]
+
+_log = logging.getLogger(__name__)
+
+
+class SymbolicChange(msgspec.Struct, frozen=True, kw_only=True):
+    """One fact that changed."""
+
+    op: Operation
+    name: str
+    #: None for a retract.
+    value: Json
+    metadata: dict[str, Json] | None
+    #: The old value; None if there was none.
+    previous: Json
+    by: Writer
+
+
+Subscriber: TypeAlias = Callable[[SymbolicChange], object]
+
+
+# ----------------------------------------------------------------------------------- values
+
+
+def same_value(left: Json, right: Json) -> bool:
+    """Return whether two JSON values are the same fact.
+
+    A bool is never a number, ``1`` is ``1.0``, a list is a tuple of the same content. Linear
+    and iterative, so depth is no matter.
+    """
+    todo = [(left, right)]
+    while todo:
+        a, b = todo.pop()
+        if a is b:
+            continue
+        if isinstance(a, bool) or isinstance(b, bool):
+            return False
+        if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+            if a != b and not (a != a and b != b):
+                return False
+        elif isinstance(a, dict) and isinstance(b, dict):
+            if a.keys() != b.keys():
+                return False
+            todo.extend((item, b[key]) for key, item in a.items())
+        elif isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+            if len(a) != len(b):
+                return False
+            todo.extend(zip(a, b, strict=True))
+        elif not (isinstance(a, str) and isinstance(b, str) and a == b):
+            return False
+    return True
+
+
+#: Where an item stands: the place of its container, its key there, how deep it is.
+_Place: TypeAlias = tuple[Any, str | int, int]
+
+
+def _path(place: _Place) -> str:
+    parts: list[str] = []
+    while place[2]:
+        parts.append(f"[{place[1]}]" if isinstance(place[1], int) else f".{place[1]}")
+        place = place[0]
+    return "$" + "".join(reversed(parts))
+
+
+def _text(value: str) -> str:
+    if not value.isascii():
+        value.encode()  # a lone surrogate raises; the caller says where
+    return str.__str__(value)
+
+
+def _scalar(item: Json) -> Json:
+    if isinstance(item, str):
+        return _text(item)
+    if item is None or isinstance(item, bool):
+        return item
+    if isinstance(item, int):
+        if not -_MAX_INT < item < _MAX_INT:
+            raise ValueError(f"an integer of more than {MAX_INT_DIGITS} digits")
+        return int(item)
+    if isinstance(item, float):
+        if not math.isfinite(item):
+            raise ValueError(f"the number {item!r}, which is not finite")
+        return float(item)
+    raise TypeError(f"a {type(item).__name__}, which is not JSON")
+
+
+def _deep_copy(value: Json) -> Json:
+    """Copy and check in one walk that stops at the first bound, so a refusal stays cheap."""
+    root: list[Json] = [None]
+    todo: list[tuple[Json, Any, _Place]] = [(value, root, (None, 0, 0))]
+    size = 0  # of the JSON text, from below: at least a sixth of it
+    while todo:
+        item, owner, place = todo.pop()
+        depth = place[2] + 1
+        copied: Json
+        try:
+            if isinstance(item, dict):
+                size += 2 + 4 * len(item) + sum(map(len, item))
+                copied = {_text(key): None for key in item} if size <= MAX_VALUE_BYTES else {}
+            elif isinstance(item, (list, tuple)):
+                size += 2 + 2 * len(item)
+                copied = [None] * len(item) if size <= MAX_VALUE_BYTES else []
+            else:
+                copied = _scalar(item)
+                size += len(copied) if isinstance(copied, str) else len(repr(copied)) - 1
+        except UnicodeEncodeError as error:
+            raise ValueError(f"a lone surrogate in the text at {_path(place)}: {error.reason}") from None
+        except (AttributeError, TypeError):
+            what = "a key that is not a str" if isinstance(item, dict) else f"a {type(item).__name__}"
+            raise TypeError(f"a fact is a JSON value, but there is {what} at {_path(place)}") from None
+        except ValueError as error:
+            raise ValueError(f"a fact is a JSON value, but there is {error}, at {_path(place)}") from None
+        if size > MAX_VALUE_BYTES:
+            raise BoundExceeded("symbolic value bytes", MAX_VALUE_BYTES, f"at least {size:,}")
+        owner[place[1]] = copied
+        if not isinstance(copied, (dict, list)):
+            continue
+        if depth > MAX_DEPTH:
+            raise BoundExceeded("symbolic value depth", MAX_DEPTH, "more levels (or it contains itself)")
+        members = item.items() if isinstance(item, dict) else enumerate(item)
+        todo.extend((member, copied, (place, key, depth)) for key, member in members)
+    if size * 6 > MAX_VALUE_BYTES and (exact := len(encode(root[0]))) > MAX_VALUE_BYTES:
+        raise BoundExceeded("symbolic value bytes", MAX_VALUE_BYTES, exact)
+    return root[0]
+
+
+def _copied(value: Json) -> Json:
+    kind = type(value)
+    if value is None or kind is bool or (kind is str and len(value) < 256 and value.isascii()):
+        return value
+    if kind is int and -(2**63) <= value < 2**63:
+        return value
+    return _deep_copy(value)
+
+
+def _check_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a fact is a str, not {type(name).__name__}: {name!r:.80}")
+    if not name:
+        raise ValueError("the name of a fact is not empty")
+    if len(name) > MAX_NAME:
+        raise BoundExceeded("symbolic name characters", MAX_NAME, len(name))
+    if not name.isprintable():
+        for character in name:
+            if unicodedata.category(character) in _REFUSED_CATEGORIES:
+                raise ValueError(f"the name of a fact has no U+{ord(character):04X}: {name!a:.80}")
+    return name
+
+
+def _read_update(update: Mapping[str, Any] | SymbolicUpdate) -> tuple[Operation, str, Json]:
+    """Return the operation, name and copied value of an update."""
+    if isinstance(update, SymbolicUpdate):
+        update = {"name": update.name, "value": update.value, "op": update.op}
+    if not isinstance(update, Mapping):
+        raise TypeError(f"an update is a mapping or a SymbolicUpdate, not {type(update).__name__}")
+    name = _check_name(update.get("name"))
+    match update.get("op", "assert"):
+        case "retract":
+            return "retract", name, None
+        case "assert" | "set":
+            if "value" not in update:
+                raise ValueError(f"the update of {name!r} asserts nothing: it has no 'value'")
+            return "assert", name, _copied(update["value"])
+        case other:
+            raise ValueError(f"the update of {name!r} has op {other!r:.80}: use assert, set or retract")
+
+
+# ------------------------------------------------------------------------------------ state
+
+
+def create_symbolic_state(
+    initial: Mapping[str, Json] | None = None, *, declared: Mapping[str, str] | None = None
+) -> SymbolicState:
+    """Return a state that holds deep copies of the initial values.
+
+    Args:
+        initial: Name to JSON value.
+        declared: Name to who may write it: ``any``, ``agent``, ``evaluator``, ``tool`` or
+            ``developer``. Without it everybody may write every name; with it all other
+            writes are refused. Initial values need a declared name and nothing else.
+
+    Raises:
+        TypeError: A name is no str, or a value no JSON.
+        ValueError: A name is empty, a number is not finite, a bound is exceeded, a writer is unknown.
+        SymbolicRefused: An initial name is not declared.
+    """
+    return SymbolicState(initial, declared=declared)
+
+
+class SymbolicState:
+    """A small reactive store of facts: name to JSON value.
+
+    What it hands out is the stored value itself; treat it as read-only. May be changed from
+    any thread; subscribers are called one at a time, in the order of the changes, by whoever
+    made the change or by whoever is already delivering an earlier one.
+    """
+
+    __slots__ = (
+        "_declared",
+        "_delivering",
+        "_error_count",
+        "_errors",
+        "_lock",
+        "_metadata",
+        "_queue",
+        "_queued",
+        "_runaway",
+        "_subscribers",
+        "_values",
+    )
+
+    def __init__(
+        self, initial: Mapping[str, Json] | None = None, *, declared: Mapping[str, str] | None = None
+    ) -> None:
+        for name, writer in (declared or {}).items():
+            if _check_name(name) and writer not in _WRITERS:
+                raise ValueError(f"{name!r} is declared for {writer!r}: use one of {_WRITERS}")
+        self._declared = None if declared is None else MappingProxyType(dict(declared))
+        self._values: dict[str, Json] = self._check_all(initial or {})
+        self._metadata: dict[str, dict[str, Json]] = {}
+        self._subscribers: dict[object, Subscriber] = {}
+        self._queue: deque[SymbolicChange] = deque()
+        self._queued = 0
+        self._delivering = False
+        self._runaway = False
+        self._errors: deque[Exception] = deque(maxlen=_KEPT_ERRORS)
+        self._error_count = 0
+        self._lock = Lock()
+
+    # reading
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(tuple(self._values))
+
+    def __repr__(self) -> str:
+        return f"SymbolicState({len(self._values)} names)"
+
+    @property
+    def declared(self) -> Mapping[str, str] | None:
+        """Who may write which name, or None if nothing was declared."""
+        return self._declared
+
+    @property
+    def errors(self) -> tuple[Exception, ...]:
+        """What subscribers raised, the newest 100."""
+        return tuple(self._errors)
+
+    @property
+    def error_count(self) -> int:
+        """How often a subscriber raised; grows by one with each entry of `errors`."""
+        return self._error_count
+
+    def get_value(self, name: str, default: Json = None) -> Json:
+        """Return the value of a name, or the default if it is absent."""
+        return self._values.get(name, default)
+
+    def get_metadata(self, name: str) -> Mapping[str, Json] | None:
+        """Return what the last assert of a name said about it."""
+        return self._metadata.get(name)
+
+    def get_all(self) -> dict[str, Json]:
+        """Return a new dict of all names and values."""
+        return dict(self._values)
+
+    def snapshot(self) -> dict[str, Json]:
+        """Return a deep copy of all names and values, JSON-safe, for `restore`."""
+        return {name: _copied(value) for name, value in self.get_all().items()}
+
+    def to_json(self) -> str:
+        """Return all names and values as canonical JSON text.
+
+        Raises:
+            NotJson: Somebody changed a stored value into one that is not JSON; names its path.
+        """
+        return encode(self.get_all()).decode()
+
+    def refusal(self, name: str, by: Writer) -> str | None:
+        """Return why that writer may not write that name, or None if it may."""
+        if self._declared is None:
+            return None
+        writer = self._declared.get(name)
+        if writer is None:
+            return "the name is not declared"
+        return None if writer in ("any", by) else f"only {writer} may write it"
+
+    # writing
+
+    def assert_value(
+        self, name: str, value: Json, metadata: Mapping[str, Json] | None = None, *, by: Writer = "developer"
+    ) -> bool:
+        """Make a fact true and return whether that changed anything.
+
+        An unchanged value notifies nobody but replaces the metadata. A few microseconds for a
+        scalar, linear in the size of a container, which is copied.
+
+        Raises:
+            TypeError: The name is no str, or the value no JSON.
+            ValueError: The name is empty or has control characters, or a number is not finite.
+            BoundExceeded: More than `MAX_NAMES` names, or a value above `MAX_VALUE_BYTES`.
+            SymbolicRefused: The name is not declared, or declared for somebody else.
+            RuntimeError: Subscribers answer each change with another one, without an end.
+        """
+        self._check_write(name, by)
+        about = None if metadata is None else _copied(dict(metadata))
+        return self._assert(name, _copied(value), about, by)
+
+    def retract_value(self, name: str, *, by: Writer = "developer") -> bool:
+        """Remove a fact and return whether it was there.
+
+        Raises:
+            TypeError, ValueError, SymbolicRefused, RuntimeError: As `assert_value`.
+        """
+        self._check_write(name, by)
+        return self._retract(name, by)
+
+    def apply_update(self, update: Mapping[str, Any] | SymbolicUpdate, *, by: Writer = "developer") -> bool:
+        """Assert or retract as a ``{name, value, op}`` says and return whether anything changed.
+
+        ``op`` is ``assert`` (the default), ``set`` (the same) or ``retract`` (ignores the value).
+
+        Raises:
+            TypeError, ValueError, SymbolicRefused, RuntimeError: As `assert_value`; ValueError also
+                for another op and for an assert without value.
+        """
+        op, name, value = _read_update(update)
+        self._check_write(name, by)
+        return self._assert(name, value, None, by) if op == "assert" else self._retract(name, by)
+
+    def apply_updates(
+        self, updates: Iterable[Mapping[str, Any] | SymbolicUpdate], *, by: Writer = "developer"
+    ) -> int:
+        """Apply all updates in order, or none if one is invalid; return how many changed something.
+
+        Raises:
+            TypeError, ValueError, SymbolicRefused, RuntimeError: As `apply_update`.
+        """
+        read = [_read_update(update) for update in updates]
+        names = set(self._values)
+        for op, name, _ in read:
+            self._check_write(name, by)
+            if op == "assert":
+                names.add(name)
+        if len(names) > MAX_NAMES:
+            raise BoundExceeded("symbolic names", MAX_NAMES, len(names))
+        return sum(
+            self._assert(name, value, None, by) if op == "assert" else self._retract(name, by)
+            for op, name, value in read
+        )
+
+    def apply_allowed(
+        self, updates: Iterable[Mapping[str, Any] | SymbolicUpdate], *, by: Writer
+    ) -> tuple[RejectedUpdate, ...]:
+        """Apply the updates that may be applied, in order, and return the others with the reason.
+
+        Raises:
+            RuntimeError: As `assert_value`.
+        """
+        rejected: list[RejectedUpdate] = []
+        for update in updates:
+            try:
+                self.apply_update(update, by=by)
+            except (TypeError, ValueError) as error:
+                plain = dataclasses.asdict(update) if isinstance(update, SymbolicUpdate) else update
+                rejected.append(RejectedUpdate(update=plain, reason=str(error)))
+        return tuple(rejected)
+
+    def restore(self, data: Mapping[str, Json], *, by: Writer = "developer") -> int:
+        """Make the state what `snapshot` gave and return how many facts changed.
+
+        Names that are not in the data are retracted; subscribers hear of every change. Whom a
+        name is declared for does not matter, since nothing new is claimed.
+
+        Raises:
+            TypeError, ValueError, SymbolicRefused: As `create_symbolic_state`; nothing was changed.
+        """
+        values = self._check_all(data)
+        changed = sum(self._retract(name, by) for name in self if name not in values)
+        return changed + sum(self._assert(name, value, None, by) for name, value in values.items())
+
+    def subscribe(self, fn: Subscriber) -> Callable[[], None]:
+        """Call a function with every `SymbolicChange` from now on; return what ends that.
+
+        The function must not block. What it raises is kept in `errors` and disturbs nobody. A
+        change it makes is delivered after everybody saw the current one.
+        """
+        token = object()
+        self._subscribers[token] = fn
+
+        def unsubscribe() -> None:
+            self._subscribers.pop(token, None)
+
+        return unsubscribe
+
+    # inside
+
+    def _check_all(self, data: Mapping[str, Json]) -> dict[str, Json]:
+        if len(data) > MAX_NAMES:
+            raise BoundExceeded("symbolic names", MAX_NAMES, len(data))
+        for name in data:
+            _check_name(name)
+            if self._declared is not None and name not in self._declared:
+                raise SymbolicRefused(name, "developer", "the name is not declared")
+        return {name: _copied(value) for name, value in data.items()}
+
+    def _check_write(self, name: str, by: Writer) -> None:
+        if name not in self._values:
+            _check_name(name)
+        reason = self.refusal(name, by)
+        if reason is not None:
+            raise SymbolicRefused(name, by, reason)
+
+    def _assert(self, name: str, value: Json, metadata: dict[str, Json] | None, by: Writer) -> bool:
+        with self._lock:
+            values = self._values
+            previous = values.get(name)
+            known = previous is not None or name in values
+            changed = not (known and same_value(previous, value))
+            if changed:
+                if not known and len(values) >= MAX_NAMES:
+                    raise BoundExceeded("symbolic names", MAX_NAMES, len(values) + 1)
+                self._refuse_feedback(name)
+                values[name] = value
+            if metadata is not None:
+                self._metadata[name] = metadata
+            elif self._metadata:
+                self._metadata.pop(name, None)
+            if not changed:
+                return False
+            deliver = self._enqueue("assert", name, value, metadata, previous, by)
+        if deliver:
+            self._deliver()
+        return True
+
+    def _retract(self, name: str, by: Writer) -> bool:
+        with self._lock:
+            if name not in self._values:
+                return False
+            self._refuse_feedback(name)
+            previous = self._values.pop(name)
+            metadata = self._metadata.pop(name, None)
+            deliver = self._enqueue("retract", name, None, metadata, previous, by)
+        if deliver:
+            self._deliver()
+        return True
+
+    def _refuse_feedback(self, name: str) -> None:
+        # Refused before the value changes, so that subscribers have seen every change there was.
+        if self._delivering:
+            self._queued += 1
+            if self._queued > _MAX_QUEUED:
+                self._runaway = True
+                raise RuntimeError(_feedback(name))
+
+    def _enqueue(
+        self,
+        op: Operation,
+        name: str,
+        value: Json,
+        metadata: dict[str, Json] | None,
+        previous: Json,
+        by: Writer,
+    ) -> bool:
+        """Queue a change if somebody listens; True if the caller is the one to deliver."""
+        if not self._subscribers:
+            return False
+        self._queue.append(
+            SymbolicChange(op=op, name=name, value=value, metadata=metadata, previous=previous, by=by)
+        )
+        if self._delivering:
+            return False
+        self._delivering = True
+        self._queued = 0
+        return True
+
+    def _next(self) -> SymbolicChange | None:
+        with self._lock:
+            if self._queue:
+                return self._queue.popleft()
+            self._delivering = False
+            return None
+
+    def _deliver(self) -> None:
+        name = ""
+        try:
+            while (change := self._next()) is not None:
+                name = change.name
+                for token, fn in tuple(self._subscribers.items()):
+                    if token in self._subscribers:
+                        self._notify(fn, change)
+        except BaseException:
+            self._delivering = False  # what is still queued goes out with the next change
+            raise
+        if self._runaway:
+            self._runaway = False
+            raise RuntimeError(_feedback(name))
+
+    def _notify(self, fn: Subscriber, change: SymbolicChange) -> None:
+        try:
+            fn(change)
+        except Exception as error:  # kept: a listener's fault must not undo or hide the change
+            self._errors.append(error)
+            self._error_count += 1
+            _log.warning("a subscriber of %r raised %s", change.name, type(error).__name__, exc_info=error)
+
+
+def _feedback(name: str) -> str:
+    return (
+        f"a feedback loop: more than {_MAX_QUEUED} changes were made while one was delivered, "
+        f"the last of {name!r}; a subscriber must not answer every change with another"
+    )
