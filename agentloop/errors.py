@@ -19,6 +19,7 @@ AgentLoopError
 ├── ScriptExhausted                       a scripted adapter has no turn left
 ├── LedgerError
 │   ├── LedgerConflict                    somebody else appended first
+│   ├── LedgerUnwritable                  the disk refused: nothing is acknowledged
 │   ├── DamagedLedger                     the chain or an entry does not hold
 │   ├── UnsupportedVersion                written by a newer version
 │   └── RunNotFound                       no run of that name
@@ -44,6 +45,7 @@ __all__ = (
     "IllegalTransition",
     "LedgerConflict",
     "LedgerError",
+    "LedgerUnwritable",
     "MissingExtra",
     "ModelError",
     "RunNotFound",
@@ -202,6 +204,14 @@ class LedgerConflict(LedgerError):
             "another process is writing this run"
         )
         self.run, self.expected, self.actual = run, expected, actual
+
+
+class LedgerUnwritable(LedgerError):
+    """The store could not read or write its medium; nothing of the failed call is acknowledged."""
+
+    def __init__(self, run: str, problem: str) -> None:
+        super().__init__(f"run {run} could not be written: {problem}")
+        self.run, self.problem = run, problem
 
 
 class DamagedLedger(LedgerError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 import msgspec
@@ -223,7 +223,7 @@ class OutcomeBridge(Protocol):
 # ---------------------------------------------------------------------------------- records
 
 
-class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
+class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One stored entry of a run. `RunLedger` in `ledger` reads the body."""
 
     #: 1, 2, 3, … without gaps.
@@ -251,18 +251,40 @@ class LedgerStore(Protocol):
     def blocking(self) -> bool:
         """True if `append` can take long enough to matter to an event loop."""
 
-    def append(self, run: str, entries: Sequence[LedgerEntry], /, *, expected: int, sync: bool) -> Head:
+    def append(
+        self,
+        run: str,
+        entries: Sequence[LedgerEntry],
+        /,
+        *,
+        expected: int,
+        sync: bool,
+        blobs: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> Head:
         """Append entries after number ``expected``; all of them or none.
 
-        With ``sync`` they survive a loss of power once this returns.
+        With ``sync`` they, and everything appended before, survive a loss of power once this
+        returns; ``entries`` may be empty then.
+
+        Args:
+            blobs: What the entries refer to by the hexadecimal SHA-256 of its bytes; kept
+                before the entries are, once for all runs of the store.
 
         Raises:
             LedgerConflict: The run's newest entry is another one.
-            DamagedLedger: The entries do not continue the chain.
+            DamagedLedger: The entries do not continue the chain, or what is stored is broken.
+            LedgerUnwritable: The medium refused; nothing of this call is acknowledged.
         """
 
+    def blob(self, digest: str, /) -> bytes | None:
+        """Return a blob; None for one that was never kept. The reader checks the digest."""
+
     def read(self, run: str, /, *, after: int = 0) -> Iterator[LedgerEntry]:
-        """Yield the entries after that number in order; nothing for an unknown run."""
+        """Yield the entries after that number in order; nothing for an unknown run.
+
+        Raises:
+            DamagedLedger: An entry is unreadable or does not continue the chain.
+        """
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -282,4 +304,7 @@ class RunIndex(Protocol):
     """A ledger store that can say which runs it has."""
 
     def runs(self, *, prefix: str = "", limit: int | None = None) -> Iterator[RunSummary]:
-        """Yield summaries, newest first. Cost grows with the runs yielded, not with their length."""
+        """Yield summaries by id, the last one first: ids sort by time, so that is the newest.
+
+        Cost grows with the runs yielded, not with their length.
+        """

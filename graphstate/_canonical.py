@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections.abc import Callable
 from json import encoder as _json_encoder
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 __all__ = (
     "MAX_BYTES",
@@ -37,6 +38,9 @@ MAX_BYTES = 64 * 1024 * 1024
 
 _MAX_INT = 10**MAX_INT_DIGITS
 
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
+
 
 class NotJson(ValueError):
     """The value or text is not JSON as this library reads and writes it.
@@ -52,53 +56,66 @@ class NotJson(ValueError):
 
 # ---------------------------------------------------------------------------------- writing
 
-_SCALARS = frozenset({str, int, bool, type(None)})
 _HARD_KEY = re.compile("[\ud800-\U0010ffff]")  # from here UTF-16 order and code point order differ
 
 
 def _inspect(value: Json) -> bool:
-    """Check that the value is JSON; True if the C encoder alone would write it canonically.
+    """Check that the value is JSON; True if a plain encoder would write it canonically.
 
-    Iterative, so that the answer does not depend on how deep the caller stands.
+    Iterative, so that the answer does not depend on how deep the caller stands, and depth
+    first, so that a value that contains itself is found after MAX_DEPTH steps.
     """
-    if type(value) in _SCALARS and type(value) is not int:
-        return True
     plain = True
-    level: list[tuple[Json, str]] = [(value, "$")]
-    depth = 0
-    while level:
-        if depth > MAX_DEPTH:
-            raise NotJson(f"nested deeper than {MAX_DEPTH} levels (or contains itself)")
-        below: list[tuple[Json, str]] = []
-        for item, path in level:
-            kind = type(item)
-            if kind is str or kind is bool or item is None:
+    todo: list[tuple[Json, int]] = [((value,), 0)]
+    while todo:
+        members, depth = todo.pop()
+        if isinstance(members, dict):
+            for key in members:
+                if type(key) is not str:
+                    raise NotJson(f"a key of type {type(key).__name__} ({key!r:.80})", _place(value, members))
+                if plain and not key.isascii() and _HARD_KEY.search(key):
+                    plain = False
+            members = members.values()
+        for member in members:
+            kind = type(member)
+            if kind is str or kind is bool or member is None:
                 continue
-            if kind is int:
-                if not -_MAX_INT < item < _MAX_INT:
-                    raise NotJson(f"an integer of more than {MAX_INT_DIGITS} digits", path)
-            elif isinstance(item, dict):
-                for key, member in item.items():
-                    if type(key) is not str:
-                        raise NotJson(f"a key of type {type(key).__name__} ({key!r:.80})", path)
-                    if plain and not key.isascii() and _HARD_KEY.search(key):
-                        plain = False
-                    if type(member) not in _SCALARS or type(member) is int:
-                        below.append((member, f"{path}.{key}"))
-            elif isinstance(item, (list, tuple)):
-                for index, member in enumerate(item):
-                    if type(member) not in _SCALARS or type(member) is int:
-                        below.append((member, f"{path}[{index}]"))
-            elif isinstance(item, float):
-                if not math.isfinite(item):
-                    raise NotJson(f"the number {item!r} is not finite", path)
-                plain = False
-            elif isinstance(item, (str, int)):
+            if isinstance(member, (dict, list, tuple)):
+                if depth == MAX_DEPTH:
+                    raise NotJson(f"nested deeper than {MAX_DEPTH} levels (or contains itself)")
+                todo.append((member, depth + 1))
+            elif isinstance(member, int):
+                if not -_MAX_INT < member < _MAX_INT:
+                    raise NotJson(f"an integer of more than {MAX_INT_DIGITS} digits", _place(value, member))
+                plain = plain and kind is int
+            elif isinstance(member, float):
+                if not math.isfinite(member):
+                    raise NotJson(f"the number {member!r} is not finite", _place(value, member))
+                # In this range Python's text of a number is ECMAScript's, except for whole numbers.
+                plain = plain and kind is float and 1e-4 <= abs(member) < 1e15 and not member.is_integer()
+            elif isinstance(member, str):
                 plain = False  # a subclass, an enum member for instance: written by value below
             else:
-                raise NotJson(f"a value of type {kind.__name__}", path)
-        level, depth = below, depth + 1
+                raise NotJson(f"a value of type {kind.__name__}", _place(value, member))
     return plain
+
+
+def _place(value: Json, refused: Json) -> str:
+    """Return the path of the very object that was refused."""
+    todo: list[tuple[Json, str]] = [(value, "$")]
+    seen: set[int] = set()
+    while todo:
+        item, path = todo.pop()
+        if item is refused:
+            return path
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, dict):
+            todo.extend((member, f"{path}.{key}") for key, member in item.items())
+        elif isinstance(item, (list, tuple)):
+            todo.extend((member, f"{path}[{index}]") for index, member in enumerate(item))
+    return "$"
 
 
 def _number_text(value: float) -> str:
@@ -160,9 +177,44 @@ def _write(value: Json, out: list[str]) -> None:
         out.append("]")
 
 
-_plain_encode: Callable[[Json], str] = json.JSONEncoder(
+_plain_text: Callable[[Json], str] = json.JSONEncoder(
     sort_keys=True, ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
 ).encode
+
+
+def _load_fast() -> tuple[Callable[[Json], bytes], Callable[[bytes], Json]] | None:
+    # msgspec writes and reads the same bytes several times faster. It is used where the program
+    # has loaded it anyway: a one-shot graph command would wait longer for the import than it gains.
+    module: Any = sys.modules.get("msgspec.json")
+    if not hasattr(module, "Encoder"):
+        return None
+    return module.Encoder(order="sorted").encode, module.Decoder().decode
+
+
+_fast = _load_fast()
+
+
+def _plain_bytes(value: Json) -> bytes:
+    global _fast
+    if _fast is None:
+        _fast = _load_fast()
+        if _fast is None:
+            return _plain_text(value).encode()
+    return _fast[0](value)
+
+
+def _with_fresh_stack(function: Callable[[_In], _Out], value: _In) -> _Out:
+    """Call the function in a thread: for a caller that stands too deep for MAX_DEPTH more."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as worker:
+        return worker.submit(function, value).result()
+
+
+def _written(value: Json) -> str:
+    out: list[str] = []
+    _write(value, out)
+    return "".join(out)
 
 
 def encode_text(value: Json) -> str:
@@ -171,11 +223,11 @@ def encode_text(value: Json) -> str:
     Raises:
         NotJson: Not a JSON value, too deep, self-containing, not finite, or an integer too long.
     """
-    if _inspect(value):
-        return _plain_encode(value)
-    out: list[str] = []
-    _write(value, out)
-    return "".join(out)
+    writer = _plain_text if _inspect(value) else _written
+    try:
+        return writer(value)
+    except RecursionError:
+        return _with_fresh_stack(writer, value)
 
 
 def encode(value: Json) -> bytes:
@@ -185,7 +237,12 @@ def encode(value: Json) -> bytes:
         NotJson: As `encode_text`; also for a lone surrogate.
     """
     try:
-        return encode_text(value).encode()
+        if not _inspect(value):
+            return encode_text(value).encode()
+        try:
+            return _plain_bytes(value)
+        except RecursionError:
+            return _with_fresh_stack(_plain_bytes, value)
     except UnicodeEncodeError as error:
         raise NotJson(f"a lone surrogate U+{ord(error.object[error.start]):04X}") from None
 
@@ -256,6 +313,24 @@ _last_decoder = json.JSONDecoder(
 )
 
 
+def _read_unique(text: str) -> Json:
+    try:
+        return _unique_decoder.decode(text)
+    except NotJson:
+        raise
+    except ValueError as error:
+        raise NotJson(str(error)) from None
+
+
+def _read_last(text: str) -> Json:
+    try:
+        return _last_decoder.decode(text)
+    except NotJson:
+        raise
+    except ValueError as error:
+        raise NotJson(str(error)) from None
+
+
 def _repair(value: Json) -> Json:
     if isinstance(value, str):
         return repair_text(value)
@@ -297,17 +372,27 @@ def decode(
         text = data
     if _too_deep(text, max_depth):
         raise NotJson(f"nested deeper than {max_depth} levels")
-    try:
-        value = (_last_decoder if duplicate_keys else _unique_decoder).decode(text)
-    except NotJson:
-        raise
-    except ValueError as error:
-        raise NotJson(str(error)) from None
-    if not text.isascii() or "\\u" in text:
-        if repair_surrogates:
-            return _repair(value)
+    if type(data) is bytes and _fast is not None:
         try:
-            _plain_encode(value).encode()
-        except UnicodeEncodeError as error:
-            raise NotJson(f"a lone surrogate U+{ord(error.object[error.start]):04X}") from None
+            value = _fast[1](data)
+            if _fast[0](value) == data:  # so it is canonical: no key twice, nothing not finite
+                return value
+        except (ValueError, RecursionError):
+            pass  # the strict reader says what is wrong
+    read = _read_last if duplicate_keys else _read_unique
+    try:
+        value = read(text)
+    except RecursionError:
+        value = _with_fresh_stack(read, text)
+    if text.isascii() and "\\u" not in text:
+        return value
+    if repair_surrogates:
+        try:
+            return _repair(value)
+        except RecursionError:
+            return _with_fresh_stack(_repair, value)
+    try:
+        encode_text(value).encode()
+    except UnicodeEncodeError as error:
+        raise NotJson(f"a lone surrogate U+{ord(error.object[error.start]):04X}") from None
     return value

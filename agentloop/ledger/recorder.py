@@ -1,0 +1,105 @@
+"""The recorder: turns facts and decisions into chained entries and hands them to a store.
+
+`record` does no I/O; `flush` is one synchronous call into the store, and whoever calls it
+decides on which thread.
+"""
+
+from __future__ import annotations
+
+from agentloop._canonical import Json, encode
+from agentloop.determinism import Clock
+from agentloop.ledger.blobs import PROMPT, split_blobs
+from agentloop.ledger.chain import NO_ENTRIES, Chain
+from agentloop.ports import Head, LedgerEntry, LedgerStore
+
+__all__ = ("LEDGER_VERSION", "Recorder")
+
+#: What ``run.opened`` carries as ``version``.
+LEDGER_VERSION = 2
+
+
+class Recorder:
+    """Collects the entries of one run and appends them in batches.
+
+    Args:
+        store: None records nothing and costs nothing.
+        run: The run's id.
+        clock: Dates each entry.
+        head: The newest entry already in the store, for a run that goes on.
+    """
+
+    __slots__ = (
+        "_blobs",
+        "_chain",
+        "_clock",
+        "_flushed",
+        "_hash",
+        "_pending",
+        "_seq",
+        "_store",
+        "_synced",
+        "run",
+    )
+
+    def __init__(self, store: LedgerStore | None, run: str, clock: Clock, *, head: Head = NO_ENTRIES) -> None:
+        self.run = run
+        self._store, self._clock, self._chain = store, clock, Chain(run)
+        self._seq, self._hash = head
+        self._flushed = head[0]
+        self._pending: list[LedgerEntry] = []
+        self._blobs: dict[str, bytes] = {}
+        self._synced = True
+
+    @property
+    def head(self) -> Head:
+        """Number and hash of the newest entry, recorded ones that wait for a flush included."""
+        return self._seq, self._hash
+
+    @property
+    def pending(self) -> int:
+        """How many entries wait for a flush."""
+        return len(self._pending)
+
+    @property
+    def blocking(self) -> bool:
+        """True if `flush` with ``sync`` should not be called on an event loop's thread."""
+        return self._store is not None and self._store.blocking
+
+    def record(self, kind: str, data: Json, /) -> None:
+        """Append an entry to what waits for the next flush. No I/O; about 5 us for 100 bytes.
+
+        The data is encoded here, so what is changed in it afterwards is not recorded.
+
+        Raises:
+            NotJson: The data is not JSON; nothing was recorded.
+        """
+        if self._store is None:
+            return
+        if kind == PROMPT:
+            data = split_blobs(data, self._blobs)
+        body = encode(data)
+        at, seq = self._clock.now_ms(), self._seq + 1
+        hashed = self._chain.hash(self._hash, seq, at, kind, body)
+        self._pending.append(LedgerEntry(seq=seq, at=at, kind=kind, body=body, hash=hashed))
+        self._seq, self._hash = seq, hashed
+
+    def flush(self, *, sync: bool) -> None:
+        """Append what waits. With ``sync`` every entry so far survives a loss of power.
+
+        Entries recorded meanwhile, on another thread, wait for the next flush. After an error
+        the entries wait again, but the store may refuse them: the run should end.
+
+        Raises:
+            LedgerError: As `LedgerStore.append`.
+        """
+        if self._store is None or not (self._pending or (sync and not self._synced)):
+            return
+        entries, blobs = self._pending, self._blobs
+        self._pending, self._blobs = [], {}
+        try:
+            self._store.append(self.run, entries, expected=self._flushed, sync=sync, blobs=blobs)
+        except BaseException:
+            self._pending, self._blobs = entries + self._pending, blobs | self._blobs
+            raise
+        self._flushed += len(entries)
+        self._synced = sync
