@@ -19,7 +19,7 @@ AgentLoopError
 ├── ScriptExhausted                       a scripted adapter has no turn left
 ├── LedgerError
 │   ├── LedgerConflict                    somebody else appended first
-│   ├── LedgerUnwritable                  the disk refused: nothing is acknowledged
+│   ├── LedgerUnavailable                 the disk refused: nothing is acknowledged
 │   ├── DamagedLedger                     the chain or an entry does not hold
 │   ├── UnsupportedVersion                written by a newer version
 │   └── RunNotFound                       no run of that name
@@ -45,7 +45,7 @@ __all__ = (
     "IllegalTransition",
     "LedgerConflict",
     "LedgerError",
-    "LedgerUnwritable",
+    "LedgerUnavailable",
     "MissingExtra",
     "ModelError",
     "RunNotFound",
@@ -206,11 +206,11 @@ class LedgerConflict(LedgerError):
         self.run, self.expected, self.actual = run, expected, actual
 
 
-class LedgerUnwritable(LedgerError):
+class LedgerUnavailable(LedgerError):
     """The store could not read or write its medium; nothing of the failed call is acknowledged."""
 
     def __init__(self, run: str, problem: str) -> None:
-        super().__init__(f"run {run} could not be written: {problem}")
+        super().__init__(f"run {run}: its ledger cannot be reached: {problem}")
         self.run, self.problem = run, problem
 
 

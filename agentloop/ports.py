@@ -273,7 +273,7 @@ class LedgerStore(Protocol):
         Raises:
             LedgerConflict: The run's newest entry is another one.
             DamagedLedger: The entries do not continue the chain, or what is stored is broken.
-            LedgerUnwritable: The medium refused; nothing of this call is acknowledged.
+            LedgerUnavailable: The medium refused; nothing of this call is acknowledged.
         """
 
     def blob(self, digest: str, /) -> bytes | None:
@@ -298,6 +298,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     closed_at: int | None = None
     #: The data of ``run.closed``; None while the run is open or was killed.
     closed: dict[str, Json] | None = None
+    #: Why the run cannot be read; the other fields then say nothing.
+    damage: str | None = None
 
 
 class RunIndex(Protocol):

@@ -15,7 +15,7 @@ from agentloop._canonical import Json, encode
 from agentloop.errors import DamagedLedger
 from agentloop.ports import Head, LedgerEntry
 
-__all__ = ("NO_ENTRIES", "Chain", "chain_hash", "follow")
+__all__ = ("NO_ENTRIES", "Chain", "chain_hash", "follow", "kind_text")
 
 #: The head of a run that has no entries.
 NO_ENTRIES: Head = (0, bytes(32))
@@ -44,7 +44,8 @@ def chain_hash(
 
 
 @lru_cache(maxsize=256)
-def _kind_text(kind: str) -> bytes:
+def kind_text(kind: str) -> bytes:
+    """Return the canonical JSON of a kind, which comes from a small set and is kept."""
     return encode(kind)
 
 
@@ -58,7 +59,7 @@ class Chain:
 
     def hash(self, previous: bytes, seq: int, at: int, kind: str, body: bytes) -> bytes:
         """Return the hash of the entry that follows the one with hash ``previous``."""
-        row = (previous, self._prefix, seq, at, _kind_text(kind), body)
+        row = (previous, self._prefix, seq, at, kind_text(kind), body)
         return hashlib.sha256(b"%b%b,%d,%d,null,%b,null,null,null]\n%b" % row).digest()
 
 
@@ -74,6 +75,8 @@ def follow(run: str, entries: Iterable[LedgerEntry], head: Head) -> Iterator[Led
         seq += 1
         if entry.seq != seq:
             raise DamagedLedger(run, seq, f"entry {entry.seq} stands in its place")
+        if not -(2**63) <= entry.at < 2**63:
+            raise DamagedLedger(run, seq, f"its time {entry.at:.0e} does not fit 64 bits")
         if entry.hash != chain.hash(previous, seq, entry.at, entry.kind, entry.body):
             raise DamagedLedger(run, seq, "its hash does not follow from its content and the entry before it")
         previous = entry.hash

@@ -54,6 +54,8 @@ class MemoryLedgerStore:
 
     def runs(self, *, prefix: str = "", limit: int | None = None) -> Iterator[RunSummary]:
         found = (run for run in sorted(self._runs, reverse=True) if run.startswith(prefix))
-        for run in islice(found, limit):
-            kept = self._runs[run]
-            yield summarize(run, kept[0], kept[-1])
+        return islice(filter(None, map(self._summary, found)), limit)
+
+    def _summary(self, run: str) -> RunSummary | None:
+        kept = self._runs[run]
+        return summarize(run, lambda: (kept[0], kept[-1]))

@@ -6,7 +6,7 @@ decides on which thread.
 
 from __future__ import annotations
 
-from agentloop._canonical import Json, encode
+from agentloop._canonical import MAX_BYTES, Json, NotJson, encode
 from agentloop.determinism import Clock
 from agentloop.ledger.blobs import PROMPT, split_blobs
 from agentloop.ledger.chain import NO_ENTRIES, Chain
@@ -71,13 +71,17 @@ class Recorder:
         The data is encoded here, so what is changed in it afterwards is not recorded.
 
         Raises:
-            NotJson: The data is not JSON; nothing was recorded.
+            NotJson: The data is not JSON or more than 64 MiB of it; nothing was recorded.
         """
         if self._store is None:
             return
         if kind == PROMPT:
             data = split_blobs(data, self._blobs)
         body = encode(data)
+        if len(body) > MAX_BYTES:
+            raise NotJson(
+                f"{len(body)} bytes of data in one entry, more than the {MAX_BYTES} that can be read"
+            )
         at, seq = self._clock.now_ms(), self._seq + 1
         hashed = self._chain.hash(self._hash, seq, at, kind, body)
         self._pending.append(LedgerEntry(seq=seq, at=at, kind=kind, body=body, hash=hashed))

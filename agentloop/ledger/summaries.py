@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from agentloop._canonical import Json, NotJson, decode
-from agentloop.errors import DamagedLedger
+from agentloop.errors import DamagedLedger, LedgerError
 from agentloop.ports import LedgerEntry, RunSummary
 
 __all__ = ("CLOSED", "OPENED", "data_of", "summarize")
@@ -32,14 +34,22 @@ def _object_of(run: str, entry: LedgerEntry) -> dict[str, Json]:
     return data
 
 
-def summarize(run: str, first: LedgerEntry, last: LedgerEntry) -> RunSummary:
-    """Return the summary of a run.
+def summarize(run: str, ends: Callable[[], tuple[LedgerEntry, LedgerEntry] | None]) -> RunSummary | None:
+    """Return the summary of a run; one that cannot be read has one that says so.
 
-    Raises:
-        DamagedLedger: It does not begin with ``run.opened``, or the data is not an object.
+    Args:
+        ends: Gives the first and the last entry, or None for a run without entries.
     """
+    try:
+        found = ends()
+        return _summary(run, *found) if found else None
+    except LedgerError as error:
+        return RunSummary(run=run, entries=0, opened_at=0, opened={}, damage=str(error))
+
+
+def _summary(run: str, first: LedgerEntry, last: LedgerEntry) -> RunSummary:
     if first.kind != OPENED:
-        raise DamagedLedger(run, first.seq, f"a run begins with {OPENED}, this one with {first.kind}")
+        raise DamagedLedger(run, first.seq, f"a run begins with {OPENED}, this one with {first.kind!r}")
     closed = last.kind == CLOSED
     return RunSummary(
         run=run,
