@@ -1,0 +1,231 @@
+"""The facade: one object, one line for each verb."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from graphstate.errors import ErrorCode, VerbFailed
+from graphstate.events import GRAPH, Draft, IdGen
+from graphstate.manifest import describe as _describe
+from graphstate.model import Recovery
+from graphstate.store import LockMode, Store, Unit
+from graphstate.store.db import Durability as DurabilityLevel
+from graphstate.verbs import arguments
+from graphstate.verbs.durability import Durability
+from graphstate.verbs.fsm import Moving
+from graphstate.verbs.intuition import Intuition
+from graphstate.verbs.memory import Memory
+from graphstate.verbs.observe import Observation
+from graphstate.verbs.structure import Structure
+from graphstate.verbs.verb import Verbs
+
+__all__ = ("Adaptogen", "DState")
+
+DEFAULT_ACTOR = "developer"
+TRUST_LEVELS = ("developer", "person", "model", "tool", "import")
+
+_SEED_NODES = {
+    "idle": "waiting for work",
+    "working": "executing a task",
+    "verifying": "checking the result",
+    "done": "task complete",
+}
+_SEED_EDGES = (
+    ("idle", "working"),
+    ("working", "verifying"),
+    ("verifying", "done"),
+    ("verifying", "working"),
+    ("done", "idle"),
+)
+
+
+class Adaptogen(Verbs):
+    """A graph that is memory, policy and intuition at once, in one file.
+
+    Verbs that change the graph return `Ok` or `Fail`; plain reads return their value. One
+    verb is one transaction; `unit` joins several.
+
+    Example:
+        >>> with Adaptogen.open(":memory:", seed=False) as graph:
+        ...     _ = graph.remember("research", payload={"topic": "caches"})
+        ...     _ = graph.remember("draft")
+        ...     _ = graph.link("research", "draft")
+        ...     _ = graph.set_cursor(["research"])
+        ...     graph.transition("draft").unwrap().applied
+        True
+    """
+
+    __slots__ = ("_owner",)
+
+    def __init__(self, store: Store, *, actor: str, trust: str, owner: bool = True) -> None:
+        super().__init__(store, actor=actor, trust=trust)
+        self._owner = owner
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str] = ":memory:",
+        *,
+        seed: bool = True,
+        actor: str = DEFAULT_ACTOR,
+        trust: str = "developer",
+        now: Callable[[], int] | None = None,
+        rand: Callable[[], float] | None = None,
+        ids: IdGen | None = None,
+        durability: DurabilityLevel = "process",
+        lock: LockMode = "shared",
+        read_only: bool = False,
+        busy_timeout_ms: int = 5_000,
+        fts: bool = True,
+    ) -> Adaptogen:
+        """Open a graph, making the file if it does not exist.
+
+        Args:
+            path: A file, or ``:memory:``.
+            seed: Put four nodes and five edges to start from into an empty graph.
+            actor: Who acts, and whose cursor moves, where a verb does not say.
+            trust: developer, person, model, tool or import; written into every event.
+            now: Milliseconds since the epoch; with ``rand`` it makes a session repeatable.
+            rand: Uniform in [0, 1).
+            ids: Makes the ids of events, edges and snapshots.
+            durability: ``process`` survives the death of the process, ``power`` also power
+                loss. `durability` tells what SQLite reports.
+            lock: ``exclusive`` owns the file until close or death.
+            read_only: Change no byte.
+            busy_timeout_ms: How long another process is waited for.
+            fts: Use the full-text index; without it text recall reads the nodes.
+
+        Raises:
+            OpenError: ForeignDatabase or UnsupportedVersion; the file is left as it was.
+            StoreError: IntegrityBroken, LockHeld, Busy, ReadOnly or StorageFull.
+            VerbFailed: InvalidInput for a bad actor or trust.
+        """
+        arguments.identifier(actor, "actor")
+        arguments.choice(trust, "trust", TRUST_LEVELS)
+        store = Store.open(
+            path, now=now, rand=rand, ids=ids, durability=durability, lock=lock, read_only=read_only,
+            busy_timeout_ms=busy_timeout_ms, fts=fts,
+        )  # fmt: skip
+        graph = cls(store, actor=actor, trust=trust)
+        try:
+            if seed and not read_only:
+                graph._sow()
+        except BaseException:
+            store.close()
+            raise
+        return graph
+
+    def _sow(self) -> None:
+        self.store.begin()
+        try:
+            if self.store.log.head(GRAPH).seq == 0:
+                node = {"kind": "state", "payload": {}, "tags": ["seed"], "status": "active", "embedding": None}
+                edge = {"kind": "transition", "label": "", "guard": None, "enforcement": None, "weight": 1}
+                for id, label in _SEED_NODES.items():
+                    self.record(Draft("NodeUpserted", {**node, "id": id, "label": label}))
+                for src, dst in _SEED_EDGES:
+                    body = {**edge, "id": self.store.ids.next("G"), "src": src, "dst": dst}
+                    self.record(Draft("EdgeUpserted", body))
+                self.record(Draft("CursorMoved", {"set": ["idle"]}))
+        except BaseException:
+            self.store.rollback()
+            raise
+        self.store.commit()
+
+    def as_actor(self, actor: str, *, trust: str | None = None) -> Adaptogen:
+        """Return the same graph for another actor, with a cursor of its own. Not to be closed."""
+        arguments.identifier(actor, "actor")
+        if trust is not None:
+            arguments.choice(trust, "trust", TRUST_LEVELS)
+        return Adaptogen(self.store, actor=actor, trust=trust or self.trust, owner=False)
+
+    def unit(self, *, sync: bool = False) -> Unit:
+        """Join verbs and `Store.append` in one transaction and one commit.
+
+        If a verb inside fails, or an exception leaves the block, nothing is kept.
+
+        Args:
+            sync: The commit survives power loss.
+
+        Raises:
+            UnitFailed: On leaving the block, if a verb inside failed.
+        """
+        return self.store.unit(sync=sync)
+
+    @property
+    def durability(self) -> str:
+        """What SQLite reports: process, power, memory or read-only."""
+        return self.store.durability
+
+    @property
+    def recovery(self) -> Recovery:
+        """What opening had to repair."""
+        return self.store.recovery
+
+    def close(self) -> None:
+        """Close the file. Closing twice is harmless."""
+        if not self._owner:
+            raise VerbFailed(ErrorCode.INVALID_INPUT, "this graph was made by as_actor: close the one it came from")
+        self.store.close()
+
+    def __enter__(self) -> Adaptogen:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def describe(self) -> dict[str, Any]:
+        """Return the manifest: verbs with signatures, error codes with hints, tunables."""
+        return _describe(type(self))
+
+    # memory
+    remember = Memory.remember
+    get_node = Memory.get_node
+    set_status = Memory.set_status
+    archive = Memory.archive
+    deprecate = Memory.deprecate
+    recall = Memory.recall
+    fts_enabled = Memory.fts_enabled
+
+    # structure
+    link = Structure.link
+    depend = Structure.depend
+    unlink = Structure.unlink
+    get_edge = Structure.get_edge
+    ready = Structure.ready
+    topo = Structure.topo
+    reachable = Structure.reachable
+    ancestors = Structure.ancestors
+    descendants = Structure.descendants
+
+    # moving
+    set_cursor = Moving.set_cursor
+    cursor = Moving.cursor
+    legal_moves = Moving.legal_moves
+    explain_transition = Moving.explain_transition
+    transition = Moving.transition
+
+    # intuition
+    suggest = Intuition.suggest
+    step = Intuition.step
+    reward = Intuition.reward
+    get_stat = Intuition.get_stat
+
+    # durability and integrity
+    checkpoint = Durability.checkpoint
+    list_checkpoints = Durability.list_checkpoints
+    rollback = Durability.rollback
+    verify_integrity = Durability.verify_integrity
+    set_tunable = Durability.set_tunable
+    get_tunables = Durability.get_tunables
+
+    # observation
+    history = Observation.history
+    metrics = Observation.metrics
+    head = Observation.head
+
+
+#: The other name of the same class.
+DState = Adaptogen

@@ -1,0 +1,119 @@
+"""The facts of the log: one row, one hash, and the ids of rows.
+
+A `Row` is what is stored and hashed, in every stream and in every store. A `Draft` is a
+fact before it has a place. Nothing here reads a clock or draws a number by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+from graphstate._canonical import Json, encode_text
+
+__all__ = ("GENESIS", "GRAPH", "ID_PATTERN", "Draft", "Head", "IdGen", "Row", "is_valid_id", "row_hash")
+
+#: The stream that holds the graph's own events.
+GRAPH = "graph"
+
+#: The hash before the first row of a stream.
+GENESIS = bytes(32)
+
+ID_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+
+
+def is_valid_id(value: object) -> bool:
+    """Say whether a value can name a node, an edge, a checkpoint or an actor."""
+    return isinstance(value, str) and ID_PATTERN.fullmatch(value) is not None
+
+
+class Head(NamedTuple):
+    """Where a stream ends: (0, GENESIS) if it is empty."""
+
+    seq: int
+    hash: bytes
+
+    def __str__(self) -> str:
+        return f"{self.seq}:{self.hash.hex()}"
+
+
+class Draft(NamedTuple):
+    """A fact that has no place in the log yet."""
+
+    type: str
+    body: dict[str, Json]
+
+
+class Row(NamedTuple):
+    """One stored fact. Absent columns are None; `body` is canonical JSON."""
+
+    seq: int
+    at: int
+    id: str | None
+    type: str
+    actor: str | None
+    trust: str | None
+    cause: str | None
+    body: bytes
+    hash: bytes
+
+
+# Streams, types and actors repeat, so their JSON text is kept.
+_quoted = lru_cache(maxsize=4096)(encode_text)
+
+
+def row_hash(
+    previous: bytes,
+    stream: str,
+    seq: int,
+    at: int,
+    id: str | None,
+    type: str,
+    actor: str | None,
+    trust: str | None,
+    cause: str | None,
+    body: bytes,
+) -> bytes:
+    """Return the 32-byte hash of a row: SHA-256 of previous hash, header array, LF and body."""
+    shown = "null" if id is None else f'"{id}"' if id.isalnum() and id.isascii() else encode_text(id)
+    because = "null" if cause is None else encode_text(cause)
+    header = (
+        f"[{_quoted(stream)},{seq},{at},{shown},{_quoted(type)},{_quoted(actor)},{_quoted(trust)},{because}]\n"
+    )
+    return hashlib.sha256(previous + header.encode() + body).digest()
+
+
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_PAIRS = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
+
+
+class IdGen:
+    """Ids that sort in the order they were made: prefix, time, tick counter, entropy.
+
+    Args:
+        now: Milliseconds since the epoch.
+        rand: Uniform in [0, 1).
+    """
+
+    __slots__ = ("_now", "_rand", "_stamp", "_tick", "_time")
+
+    def __init__(self, now: Callable[[], int], rand: Callable[[], float]) -> None:
+        self._now, self._rand = now, rand
+        self._time, self._tick, self._stamp = -1, 0, ""
+
+    def next(self, prefix: str) -> str:
+        """Return the next id: the prefix letter and 20 Crockford base32 characters."""
+        now = self._now() & 0xFFFFFFFFFFFF
+        if now > self._time:
+            self._time, self._tick = now, 0
+            self._stamp = "".join(_PAIRS[now >> shift & 1023] for shift in (40, 30, 20, 10, 0))
+        else:
+            self._tick = (self._tick + 1) & 0xFFFFF
+        tick, entropy = self._tick, int(self._rand() * 0x40000000) & 0x3FFFFFFF
+        return (
+            f"{prefix}{self._stamp}{_PAIRS[tick >> 10]}{_PAIRS[tick & 1023]}"
+            f"{_PAIRS[entropy >> 20]}{_PAIRS[entropy >> 10 & 1023]}{_PAIRS[entropy & 1023]}"
+        )

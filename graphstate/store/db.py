@@ -1,0 +1,249 @@
+"""The one door to SQLite: a connection, its settings, and its errors in our words.
+
+`Database` is what the store asks of a backend. Everything that differs between database
+systems lives in an implementation of it, so that a second one touches no verb.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from urllib.parse import quote
+
+from graphstate.errors import (
+    Busy,
+    ClosedStore,
+    ForeignDatabase,
+    IntegrityBroken,
+    Misuse,
+    ReadOnly,
+    StorageFull,
+    StoreError,
+)
+
+if TYPE_CHECKING:
+    import apsw
+
+__all__ = ("Database", "Durability", "SqliteDatabase", "SqlValue")
+
+SqlValue: TypeAlias = None | int | float | str | bytes
+Durability: TypeAlias = Literal["process", "power"]
+
+
+class Database(Protocol):
+    """A transactional SQL database with one connection."""
+
+    def one(self, sql: str, values: Sequence[SqlValue] = ()) -> tuple[Any, ...] | None:
+        """Return the first row, or None."""
+
+    def all(self, sql: str, values: Sequence[SqlValue] = ()) -> list[tuple[Any, ...]]:
+        """Return every row."""
+
+    def each(self, sql: str, values: Sequence[SqlValue] = ()) -> Iterable[tuple[Any, ...]]:
+        """Yield rows as they are read. The statement stays open until it is exhausted."""
+
+    def run(self, sql: str, values: Sequence[SqlValue] = ()) -> None:
+        """Execute a statement."""
+
+    def many(self, sql: str, rows: Iterable[Sequence[SqlValue]]) -> None:
+        """Execute a statement once for each row."""
+
+    def begin(self, *, sync: bool) -> None:
+        """Start a writing transaction; with ``sync`` its commit survives power loss."""
+
+    def begin_read(self) -> None:
+        """Start a reading transaction: one snapshot until it ends."""
+
+    def commit(self) -> None:
+        """Commit."""
+
+    def rollback(self) -> None:
+        """Roll back. Harmless if the database has already done it."""
+
+    def moved(self) -> bool:
+        """Say whether somebody else has committed since the last call."""
+
+    def close(self) -> None:
+        """Close; uncommitted work is lost."""
+
+
+def _translate(error: Exception) -> Exception:
+    import apsw
+
+    text = str(error)
+    for kinds, ours in (
+        ((apsw.BusyError, apsw.LockedError, apsw.ProtocolError, apsw.SchemaChangeError), Busy),
+        ((apsw.FullError,), StorageFull),
+        ((apsw.ReadOnlyError, apsw.PermissionsError, apsw.AuthError), ReadOnly),
+        ((apsw.CorruptError, apsw.NotADBError, apsw.FormatError), IntegrityBroken),
+    ):
+        if isinstance(error, kinds):
+            return ours(f"SQLite says: {text}")
+    if isinstance(error, (apsw.ConnectionClosedError, apsw.CursorClosedError)):
+        return ClosedStore("the store was closed")
+    if isinstance(error, (apsw.IOError, apsw.CantOpenError)):
+        return StorageIo(f"SQLite could not reach the file: {text}")
+    if isinstance(error, apsw.NoMemError):
+        return MemoryError(text)
+    return Misuse(f"SQLite refused a statement: {type(error).__name__}: {text}")
+
+
+class StorageIo(IntegrityBroken):
+    """A read, write or sync failed. The store takes no more writes until it is opened again."""
+
+
+class SqliteDatabase:
+    """One SQLite connection.
+
+    Args:
+        path: A file, or ``:memory:``.
+        read_only: Change no byte. Without a write-ahead log to read and without the right
+            to create one, the file is taken as it is.
+        busy_timeout_ms: How long a lock of another process is waited for.
+
+    Raises:
+        ForeignDatabase: The file is not a SQLite database.
+        ReadOnly: It cannot be written.
+        Busy: It is locked.
+    """
+
+    def __init__(self, path: str, *, read_only: bool, busy_timeout_ms: int) -> None:
+        import apsw
+
+        self._error = apsw.Error
+        self._in_memory = path == ":memory:"
+        self._busy_timeout_ms = busy_timeout_ms
+        self._synced = False
+        self._connection = self._connect(apsw, path, read_only)
+        self._connection.set_busy_timeout(busy_timeout_ms)
+        self._cursor = self._connection.cursor()
+        self._version = 0
+
+    def _connect(self, apsw: Any, path: str, read_only: bool) -> apsw.Connection:
+        readable: int = apsw.SQLITE_OPEN_READONLY
+        writable: int = apsw.SQLITE_OPEN_READWRITE
+        try:
+            if not read_only:
+                return apsw.Connection(path, flags=writable)
+            try:
+                connection = apsw.Connection(path, flags=readable)
+                connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+            except (apsw.CantOpenError, apsw.ReadOnlyError):
+                if os.path.exists(f"{path}-wal") or not os.path.exists(path):
+                    raise
+                uri = f"file:{quote(os.path.abspath(path))}?mode=ro&immutable=1"
+                connection = apsw.Connection(uri, flags=readable | apsw.SQLITE_OPEN_URI)
+            return connection
+        except apsw.NotADBError:
+            raise ForeignDatabase(f"{path} is not a SQLite database; it was left as it is") from None
+        except apsw.CantOpenError as error:
+            raise ReadOnly(f"{path} cannot be opened: {error}") from None
+        except apsw.Error as error:
+            raise _translate(error) from error
+
+    def harden(self) -> None:
+        """Trust nothing that the file says about itself."""
+        import apsw
+
+        self._connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        self._connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+        self.run("PRAGMA cell_size_check=ON")
+        self.run("PRAGMA mmap_size=0")
+
+    def write_ahead(self, level: Durability) -> str:
+        """Switch to write-ahead logging and return the durability that SQLite reports.
+
+        Raises:
+            ReadOnly: SQLite stayed with another journal.
+        """
+        (mode,) = self.one("PRAGMA journal_mode=WAL") or ("",)
+        if self._in_memory:
+            return "memory"
+        if mode != "wal":
+            raise ReadOnly(f"SQLite keeps journal mode {mode!r} and refuses write-ahead logging here")
+        self.run("PRAGMA synchronous=FULL" if level == "power" else "PRAGMA synchronous=NORMAL")
+        (reported,) = self.one("PRAGMA synchronous") or (0,)
+        self._synced = reported >= 2
+        self.moved()
+        return "power" if self._synced else "process"
+
+    # ------------------------------------------------------------------ statements
+
+    def one(self, sql: str, values: Sequence[SqlValue] = ()) -> tuple[Any, ...] | None:
+        try:
+            row: tuple[Any, ...] | None = self._cursor.execute(sql, values).fetchone()
+        except self._error as error:
+            raise _translate(error) from error
+        return row
+
+    def all(self, sql: str, values: Sequence[SqlValue] = ()) -> list[tuple[Any, ...]]:
+        try:
+            rows: list[tuple[Any, ...]] = self._cursor.execute(sql, values).fetchall()
+        except self._error as error:
+            raise _translate(error) from error
+        return rows
+
+    def each(self, sql: str, values: Sequence[SqlValue] = ()) -> Iterable[tuple[Any, ...]]:
+        try:
+            yield from self._connection.cursor().execute(sql, values)
+        except self._error as error:
+            raise _translate(error) from error
+
+    def run(self, sql: str, values: Sequence[SqlValue] = ()) -> None:
+        try:
+            self._cursor.execute(sql, values)
+        except self._error as error:
+            raise _translate(error) from error
+
+    def many(self, sql: str, rows: Iterable[Sequence[SqlValue]]) -> None:
+        try:
+            self._cursor.executemany(sql, rows)
+        except self._error as error:
+            raise _translate(error) from error
+
+    # ------------------------------------------------------------------ transactions
+
+    def begin(self, *, sync: bool) -> None:
+        if sync and not self._synced and not self._in_memory:
+            self.run("PRAGMA synchronous=FULL")
+            try:
+                self.run("BEGIN IMMEDIATE")
+            except StoreError:
+                self.run("PRAGMA synchronous=NORMAL")
+                raise
+            self._lower = True
+        else:
+            self.run("BEGIN IMMEDIATE")
+
+    _lower = False
+
+    def begin_read(self) -> None:
+        self.run("BEGIN")
+
+    def commit(self) -> None:
+        self.run("COMMIT")
+        self._end()
+
+    def rollback(self) -> None:
+        # After some errors SQLite has already rolled back; a second rollback would be an error.
+        if self._connection.in_transaction:
+            self.run("ROLLBACK")
+        self._end()
+
+    def _end(self) -> None:
+        if self._lower:
+            self._lower = False
+            self.run("PRAGMA synchronous=NORMAL")
+
+    def moved(self) -> bool:
+        if self._in_memory:
+            return False
+        (version,) = self.one("PRAGMA data_version") or (0,)
+        changed: bool = version != self._version
+        self._version = version
+        return changed
+
+    def close(self) -> None:
+        self._cursor.close()
+        self._connection.close()

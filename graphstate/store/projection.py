@@ -1,0 +1,475 @@
+"""The graph as tables, folded from the stream ``graph`` one event at a time.
+
+`apply` is the only writer of these tables, live and in a rebuild. What moves and suggestions
+need (cursors, edges out of a node, statistics, status of nodes) is kept in memory once read
+and changed together with its row, so that a step reads no table. `forget` drops it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from graphstate import scoring
+from graphstate._canonical import Json, decode, encode_text
+from graphstate.events import Head, Row
+from graphstate.model import Edge, Node, Stat
+from graphstate.store.db import Database, SqlValue
+from graphstate.store.schema import GRAPH_NO
+from graphstate.tunables import DEFAULTS
+
+__all__ = ("TRAIL", "CursorState", "Projection")
+
+#: Moves of each cursor that a trace reward can reach back to.
+TRAIL = 64
+
+# Beyond this many remembered rows the memory starts afresh; a step then reads a few rows again.
+_REMEMBERED = 200_000
+
+_NODE = """id, kind, label, payload, tags, status, version, created_seq, updated_seq,
+created_at, updated_at, embedding"""
+_EDGE = """id, src, dst, kind, label, guard, enforcement, weight, learned_weight, version,
+created_seq, updated_seq"""
+_STAT = """visits, successes, failures, soft_violations, blocks, ema_reward, last_seq,
+rewarded_by, rewarded_move"""
+
+_NODE_BY_ID = f"SELECT {_NODE} FROM node WHERE id = ?"
+_EDGE_BY_ID = f"SELECT {_EDGE} FROM edge WHERE id = ?"
+_EDGES = f"SELECT {_EDGE} FROM edge WHERE src = ?1 AND kind = ?2 ORDER BY no"
+_STAT_BY_ID = f"SELECT {_STAT} FROM stat WHERE kind = ? AND id = ?"
+_STATS_OUT = f"""SELECT e.id, {_STAT} FROM edge e JOIN stat s ON s.kind = 'edge' AND s.id = e.id
+WHERE e.src = ? AND e.kind = 'transition'"""
+_STATUS_OUT = """SELECT DISTINCT n.id, n.status FROM edge e JOIN node n ON n.id = e.dst
+WHERE e.src = ? AND e.kind = 'transition'"""
+
+_NODE_INSERT = "INSERT INTO node VALUES (NULL, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?) RETURNING no"
+_NODE_UPDATE = """UPDATE node SET kind = ?, label = ?, payload = ?, tags = ?, status = ?,
+version = version + 1, updated_seq = ?, updated_at = ?, embedding = ? WHERE no = ?"""
+_EDGE_INSERT = "INSERT INTO edge VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, 0.0, 1, ?, ?)"
+_EDGE_UPDATE = """UPDATE edge SET src = ?, dst = ?, kind = ?, label = ?, guard = ?, enforcement = ?,
+weight = ?, version = version + 1, updated_seq = ? WHERE id = ?"""
+_STAT_PUT = "INSERT OR REPLACE INTO stat VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_CURSOR_PUT = "INSERT OR REPLACE INTO cursor VALUES (?, ?, ?)"
+_TRAIL_PUT = "INSERT OR REPLACE INTO trail VALUES (?, ?, ?, ?, ?, ?)"
+
+_RECALL = f"""SELECT {_NODE} FROM node n
+WHERE (?1 IS NULL OR id = ?1) AND (?2 IS NULL OR kind = ?2) AND (?3 IS NULL OR status = ?3)
+AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4))
+AND (?5 IS NULL OR embedding IS NOT NULL) ORDER BY id LIMIT ?6"""
+_RECALL_TEXT = f"""SELECT {_NODE} FROM node_text t JOIN node n ON n.no = t.rowid
+WHERE t.text MATCH ?5 AND (?1 IS NULL OR id = ?1) AND (?2 IS NULL OR kind = ?2)
+AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4))
+ORDER BY t.rank, id LIMIT ?6"""
+
+# Keys and values of the payload with JSON's escapes resolved: "a\\nb" must be found under b.
+_TEXT_REFRESH = """INSERT OR REPLACE INTO node_text (rowid, text)
+SELECT no, label || ' ' || coalesce((SELECT group_concat(coalesce(key, '') || ' ' || coalesce(atom, ''), ' ')
+FROM json_tree(payload)), '') || ' ' || coalesce((SELECT group_concat(value, ' ') FROM json_each(tags)), '')
+FROM node WHERE id IN (SELECT DISTINCT body ->> '$.id' FROM event WHERE stream = ?1 AND seq > ?2
+AND type = (SELECT no FROM term WHERE text = 'NodeUpserted'))"""
+
+_READY = """SELECT n.id FROM node n WHERE n.status = 'active'
+AND n.id NOT IN (SELECT value FROM json_each(?1)) AND NOT EXISTS (
+SELECT 1 FROM edge e WHERE e.dst = n.id AND e.kind = 'dependency'
+AND e.src NOT IN (SELECT value FROM json_each(?1))) ORDER BY n.id"""
+
+_CLEAR = tuple(
+    f"DELETE FROM {table}" for table in ("node", "node_tag", "edge", "stat", "cursor", "trail", "tunable")
+)
+
+
+class CursorState:
+    """Where one actor stands, and how often it moved."""
+
+    __slots__ = ("moves", "nodes")
+
+    def __init__(self, nodes: tuple[str, ...] = (), moves: int = 0) -> None:
+        self.nodes, self.moves = nodes, moves
+
+
+class StatState:
+    """A statistic while it changes; the fields of `Stat`, in its order."""
+
+    __slots__ = (
+        "blocks", "ema", "failures", "last_seq", "rewarded_by", "rewarded_move", "softs", "successes", "visits",
+    )  # fmt: skip
+
+    def __init__(
+        self, visits: int = 0, successes: int = 0, failures: int = 0, softs: int = 0, blocks: int = 0,
+        ema: float = 0.0, last_seq: int = 0, rewarded_by: str | None = None, rewarded_move: int = 0,
+    ) -> None:  # fmt: skip
+        self.visits, self.successes, self.failures = visits, successes, failures
+        self.softs, self.blocks, self.ema, self.last_seq = softs, blocks, ema, last_seq
+        self.rewarded_by, self.rewarded_move = rewarded_by, rewarded_move
+
+    def frozen(self) -> Stat:
+        return Stat(
+            visits=self.visits, successes=self.successes, failures=self.failures,
+            soft_violations=self.softs, blocks=self.blocks, ema_reward=self.ema, last_seq=self.last_seq,
+            rewarded_by=self.rewarded_by, rewarded_move=self.rewarded_move,
+        )  # fmt: skip
+
+
+def _node(row: Sequence[Any]) -> Node:
+    return Node(
+        id=row[0], kind=row[1], label=row[2], payload=decode(row[3]), tags=tuple(decode(row[4])),
+        status=row[5], version=row[6], created_seq=row[7], updated_seq=row[8], created_at=row[9],
+        updated_at=row[10], embedding=None if row[11] is None else tuple(decode(row[11])),
+    )  # fmt: skip
+
+
+def _edge(row: Sequence[Any]) -> Edge:
+    return Edge(
+        id=row[0], src=row[1], dst=row[2], kind=row[3], label=row[4], guard=row[5], enforcement=row[6],
+        weight=row[7], learned_weight=row[8], version=row[9], created_seq=row[10], updated_seq=row[11],
+    )  # fmt: skip
+
+
+class Projection:
+    """The folded graph of one database."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._fold: Mapping[str, Callable[[Row, dict[str, Json]], None]] = {
+            "NodeUpserted": self._node_upserted,
+            "NodeStatusChanged": self._node_status_changed,
+            "EdgeUpserted": self._edge_upserted,
+            "EdgeRemoved": self._edge_removed,
+            "CursorMoved": self._cursor_moved,
+            "TransitionTaken": self._transition_taken,
+            "BlockedAttempt": self._blocked_attempt,
+            "SoftViolation": self._soft_violation,
+            "RewardApplied": self._reward_applied,
+            "ConfigSet": self._config_set,
+        }
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop what is remembered of the tables: after a rollback, or when somebody else wrote."""
+        self._cursors: dict[str, CursorState] = {}
+        self._out: dict[str, tuple[Edge, ...]] = {}
+        self._stats: dict[tuple[str, str], StatState | None] = {}
+        self._status: dict[str, str | None] = {}
+        self._tunables: dict[str, Json] | None = None
+
+    def clear(self) -> None:
+        """Empty the tables, for a rebuild."""
+        for statement in _CLEAR:
+            self._db.run(statement)
+        self.forget()
+
+    # ------------------------------------------------------------------ folding
+
+    def apply(self, row: Row, body: dict[str, Json]) -> None:
+        """Fold one event into the tables. Unknown types change nothing."""
+        fold = self._fold.get(row.type)
+        if fold is not None:
+            fold(row, body)
+
+    def applied(self) -> Head:
+        """Return the last event that the tables contain."""
+        row = self._db.one("SELECT seq, hash FROM projection WHERE stream = ?", (GRAPH_NO,))
+        assert row is not None
+        return Head(*row)
+
+    def set_applied(self, head: Head) -> None:
+        """Write down the last event that the tables contain."""
+        self._db.run("UPDATE projection SET seq = ?, hash = ? WHERE stream = ?", (*head, GRAPH_NO))
+
+    def set_cut(self, cut: int, head: Head) -> None:
+        """Write into the head record that the log was cut back to ``head``."""
+        self._db.run(
+            "UPDATE projection SET cut = ?, seq = ?, hash = ?, text_seq = -1 WHERE stream = ?",
+            (cut, *head, GRAPH_NO),
+        )
+
+    def snapshot_seq(self) -> int:
+        """Return the event that the newest snapshot contains; 0 without one."""
+        row = self._db.one("SELECT snapshot_seq FROM projection WHERE stream = ?", (GRAPH_NO,))
+        return int(row[0]) if row else 0
+
+    def set_snapshot_seq(self, seq: int) -> None:
+        """Write down the event that the newest snapshot contains."""
+        self._db.run("UPDATE projection SET snapshot_seq = ? WHERE stream = ?", (seq, GRAPH_NO))
+
+    def size(self) -> int:
+        """Return an upper bound of the live rows, without counting them."""
+        row = self._db.one(
+            "SELECT (SELECT coalesce(max(no), 0) FROM node) + (SELECT coalesce(max(no), 0) FROM edge)"
+        )
+        return int(row[0]) if row else 0
+
+    def _node_upserted(self, row: Row, body: dict[str, Json]) -> None:
+        id, tags = body["id"], body["tags"]
+        tag_text = encode_text(tags)
+        embedding = None if body["embedding"] is None else encode_text(body["embedding"])
+        old = self._db.one("SELECT no, tags FROM node WHERE id = ?", (id,))
+        kind, label, payload, status = body["kind"], body["label"], encode_text(body["payload"]), body["status"]
+        if old is None:
+            new = self._db.one(
+                _NODE_INSERT,
+                (id, kind, label, payload, tag_text, status, row.seq, row.seq, row.at, row.at, embedding),
+            )
+            assert new is not None
+            no, changed = new[0], bool(tags)
+        else:
+            no, changed = old[0], old[1] != tag_text
+            self._db.run(
+                _NODE_UPDATE, (kind, label, payload, tag_text, status, row.seq, row.at, embedding, no)
+            )
+            if changed:
+                self._db.run(
+                    "DELETE FROM node_tag WHERE node = ?1 AND tag IN (SELECT value FROM json_each(?2))",
+                    (no, old[1]),
+                )
+        if changed:
+            self._db.many("INSERT OR IGNORE INTO node_tag VALUES (?, ?)", [(tag, no) for tag in tags])
+        self._status[id] = status
+
+    def _node_status_changed(self, row: Row, body: dict[str, Json]) -> None:
+        self._db.run(
+            "UPDATE node SET status = ?, updated_seq = ?, updated_at = ? WHERE id = ?",
+            (body["status"], row.seq, row.at, body["id"]),
+        )
+        self._status[body["id"]] = body["status"]
+
+    def _edge_upserted(self, row: Row, body: dict[str, Json]) -> None:
+        id, src, dst = body["id"], body["src"], body["dst"]
+        policy = (body["kind"], body["label"], body["guard"], body["enforcement"], float(body["weight"]))
+        old = self._db.one("SELECT src, dst FROM edge WHERE id = ?", (id,))
+        if old is None:
+            self._db.run(_EDGE_INSERT, (id, src, dst, *policy, row.seq, row.seq))
+        else:
+            self._db.run(_EDGE_UPDATE, (src, dst, *policy, row.seq, id))
+            self._out.pop(old[0], None)
+            if old != (src, dst):  # what was learned belongs to the old ends
+                self._drop_stat("edge", id)
+        self._out.pop(src, None)
+
+    def _edge_removed(self, row: Row, body: dict[str, Json]) -> None:
+        old = self._db.one("DELETE FROM edge WHERE id = ? RETURNING src", (body["id"],))
+        if old is not None:
+            self._out.pop(old[0], None)
+            self._drop_stat("edge", body["id"])
+
+    def _cursor_moved(self, row: Row, body: dict[str, Json]) -> None:
+        state = self.cursor(row.actor or "")
+        self._put_cursor(row.actor or "", tuple(dict.fromkeys(body["set"])), state.moves)
+
+    def _transition_taken(self, row: Row, body: dict[str, Json]) -> None:
+        actor, origin, to, edge = row.actor or "", body["from"], body["to"], body["edgeId"]
+        state = self.cursor(actor)
+        nodes = tuple(node for node in state.nodes if node != origin or node == to)
+        moves = state.moves + 1
+        self._put_cursor(actor, nodes if to in nodes else (*nodes, to), moves)
+        self._db.run(_TRAIL_PUT, (actor, moves % TRAIL, moves, edge, origin, to))
+        for kind, id in (("edge", edge), ("node", to)):
+            stat = self._touch(kind, id, row.seq)
+            stat.visits += 1
+            self._put_stat(kind, id, stat)
+
+    def _blocked_attempt(self, row: Row, body: dict[str, Json]) -> None:
+        stat = self._touch("edge", body["edgeId"], row.seq)
+        stat.blocks += 1
+        self._put_stat("edge", body["edgeId"], stat)
+
+    def _soft_violation(self, row: Row, body: dict[str, Json]) -> None:
+        stat = self._touch("edge", body["edgeId"], row.seq)
+        stat.softs += 1
+        self._put_stat("edge", body["edgeId"], stat)
+
+    def _reward_applied(self, row: Row, body: dict[str, Json]) -> None:
+        value, alpha, actor = float(body["value"]), float(body["alpha"]), row.actor or ""
+        moves = self.cursor(actor).moves
+        for scope in body["scopes"]:
+            kind, id = scope["kind"], scope["id"]
+            if not self._exists(kind, id):
+                continue
+            stat = self._touch(kind, id, row.seq)
+            stat.ema = scoring.credit(stat.ema, value, float(scope["weight"]), alpha)
+            stat.successes += value >= 0
+            stat.failures += value < 0
+            stat.rewarded_by, stat.rewarded_move = actor, moves
+            self._put_stat(kind, id, stat)
+
+    def _config_set(self, row: Row, body: dict[str, Json]) -> None:
+        self._db.run("INSERT OR REPLACE INTO tunable VALUES (?, ?)", (body["key"], encode_text(body["value"])))
+        self._tunables = None
+
+    def _exists(self, kind: str, id: str) -> bool:
+        if self._stats.get((kind, id)) is not None:
+            return True
+        sql = "SELECT 1 FROM edge WHERE id = ?" if kind == "edge" else "SELECT 1 FROM node WHERE id = ?"
+        return self._db.one(sql, (id,)) is not None
+
+    def _touch(self, kind: str, id: str, seq: int) -> StatState:
+        stat = self._stat(kind, id)
+        if stat is None:
+            stat = self._stats[kind, id] = StatState()
+        stat.last_seq = seq
+        return stat
+
+    def _put_stat(self, kind: str, id: str, s: StatState) -> None:
+        self._db.run(
+            _STAT_PUT,
+            (
+                kind, id, s.visits, s.successes, s.failures, s.softs, s.blocks, s.ema, s.last_seq,
+                s.rewarded_by, s.rewarded_move,
+            ),
+        )  # fmt: skip
+
+    def _drop_stat(self, kind: str, id: str) -> None:
+        self._db.run("DELETE FROM stat WHERE kind = ? AND id = ?", (kind, id))
+        self._stats[kind, id] = None
+
+    def _put_cursor(self, actor: str, nodes: tuple[str, ...], moves: int) -> None:
+        self._cursors[actor] = CursorState(nodes, moves)
+        self._db.run(_CURSOR_PUT, (actor, encode_text(nodes), moves))
+
+    # ------------------------------------------------------------------ what a step needs
+
+    def cursor(self, actor: str) -> CursorState:
+        """Return where an actor stands."""
+        state = self._cursors.get(actor)
+        if state is None:
+            row = self._db.one("SELECT nodes, moves FROM cursor WHERE actor = ?", (actor,))
+            state = CursorState(tuple(decode(row[0])), row[1]) if row else CursorState()
+            self._cursors[actor] = state
+        return state
+
+    def moves_out(self, node: str) -> tuple[Edge, ...]:
+        """Return the transition edges out of a node, oldest first."""
+        edges = self._out.get(node)
+        if edges is None:
+            if len(self._out) + len(self._stats) + len(self._status) > _REMEMBERED:
+                self.forget()
+            edges = tuple(_edge(row) for row in self._db.all(_EDGES, (node, "transition")))
+            known = {row[0]: row[1:] for row in self._db.all(_STATS_OUT, (node,))} if edges else {}
+            for edge in edges:
+                if ("edge", edge.id) not in self._stats:
+                    values = known.get(edge.id)
+                    self._stats["edge", edge.id] = StatState(*values) if values else None
+            if edges:
+                self._status.update(self._db.all(_STATUS_OUT, (node,)))
+            self._out[node] = edges
+        return edges
+
+    def status(self, node: str) -> str | None:
+        """Return the status of a node, None if there is no such node."""
+        try:
+            return self._status[node]
+        except KeyError:
+            row = self._db.one("SELECT status FROM node WHERE id = ?", (node,))
+            status = self._status[node] = row[0] if row else None
+            return status
+
+    def _stat(self, kind: str, id: str) -> StatState | None:
+        try:
+            return self._stats[kind, id]
+        except KeyError:
+            row = self._db.one(_STAT_BY_ID, (kind, id))
+            stat = self._stats[kind, id] = StatState(*row) if row else None
+            return stat
+
+    def live_stat(self, kind: str, id: str) -> StatState | None:
+        """Return a statistic for reading; it changes under the reader's hands."""
+        return self._stat(kind, id)
+
+    def stat(self, kind: str, id: str) -> Stat | None:
+        """Return a statistic, None if nothing ever touched it."""
+        stat = self._stat(kind, id)
+        return stat.frozen() if stat else None
+
+    def trail(self, actor: str, depth: int) -> list[tuple[str, str]]:
+        """Return (edge, target) of an actor's last moves, newest first, at most `TRAIL`."""
+        return self._db.all(
+            "SELECT edge, dst FROM trail WHERE actor = ? ORDER BY move DESC LIMIT ?", (actor, depth)
+        )
+
+    def tunables(self) -> Mapping[str, Json]:
+        """Return every tunable, stored ones over defaults."""
+        if self._tunables is None:
+            stored = self._db.all("SELECT key, value FROM tunable")
+            self._tunables = {**DEFAULTS, **{key: decode(value) for key, value in stored}}
+        return self._tunables
+
+    # ------------------------------------------------------------------ other reads
+
+    def node(self, id: str) -> Node | None:
+        """Return a node."""
+        row = self._db.one(_NODE_BY_ID, (id,))
+        return _node(row) if row else None
+
+    def edge(self, id: str) -> Edge | None:
+        """Return an edge."""
+        row = self._db.one(_EDGE_BY_ID, (id,))
+        return _edge(row) if row else None
+
+    def out_ids(self, node: str, kind: str) -> list[str]:
+        """Return where the edges of a kind lead from a node."""
+        rows = self._db.all("SELECT dst FROM edge WHERE src = ? AND kind = ? ORDER BY no", (node, kind))
+        return [dst for (dst,) in rows]
+
+    def in_ids(self, node: str, kind: str) -> list[str]:
+        """Return where the edges of a kind come from."""
+        rows = self._db.all("SELECT src FROM edge WHERE dst = ? AND kind = ? ORDER BY no", (node, kind))
+        return [src for (src,) in rows]
+
+    def node_ids(self) -> list[str]:
+        """Return the ids of all nodes, sorted."""
+        return [id for (id,) in self._db.all("SELECT id FROM node ORDER BY id")]
+
+    def edges(self, kind: str) -> list[tuple[str, str]]:
+        """Return (src, dst) of all edges of a kind."""
+        return self._db.all("SELECT src, dst FROM edge WHERE kind = ? ORDER BY no", (kind,))
+
+    def ready(self, done: Sequence[str]) -> list[str]:
+        """Return the active nodes not in ``done`` whose prerequisites all are, sorted."""
+        return [id for (id,) in self._db.all(_READY, (encode_text(list(done)),))]
+
+    def counts(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Return how many nodes of each status and edges of each kind there are."""
+        nodes = dict(self._db.all("SELECT status, count(*) FROM node GROUP BY status"))
+        return nodes, dict(self._db.all("SELECT kind, count(*) FROM edge GROUP BY kind"))
+
+    def stat_summary(self) -> tuple[int, int, float, list[tuple[str, int]]]:
+        """Return blocks, soft violations, mean reward and the five most visited edges."""
+        row = self._db.one(
+            """SELECT coalesce(sum(blocks) FILTER (WHERE kind = 'edge'), 0),
+            coalesce(sum(soft_violations) FILTER (WHERE kind = 'edge'), 0),
+            coalesce(avg(ema_reward) FILTER (WHERE successes + failures > 0), 0.0) FROM stat"""
+        )
+        assert row is not None
+        hot = self._db.all(
+            "SELECT id, visits FROM stat WHERE kind = 'edge' AND visits > 0 ORDER BY visits DESC, id LIMIT 5"
+        )
+        return row[0], row[1], row[2], hot
+
+    def cut(self) -> int:
+        """Return the number of the last rollback, 0 if there was none."""
+        row = self._db.one("SELECT cut FROM projection WHERE stream = ?", (GRAPH_NO,))
+        return int(row[0]) if row else 0
+
+    # ------------------------------------------------------------------ recall
+
+    def recall(
+        self, *, id: str | None, kind: str | None, status: str | None, tag: str | None, limit: int,
+        match: str | None = None, embedded: bool = False,
+    ) -> Iterator[Node]:  # fmt: skip
+        """Yield the nodes that meet every filter: by rank with ``match``, else by id."""
+        sql = _RECALL if match is None else _RECALL_TEXT
+        fifth: SqlValue = match if match is not None else (1 if embedded else None)
+        return map(_node, self._db.all(sql, (id, kind, status, tag, fifth, limit)))
+
+    def text_lags(self, head: int) -> bool:
+        """Say whether the full-text index is behind the log."""
+        row = self._db.one("SELECT text_seq FROM projection WHERE stream = ?", (GRAPH_NO,))
+        return row is not None and row[0] != head
+
+    def refresh_text(self, head: int) -> None:
+        """Bring the full-text index up to the head: about 30 us for each changed node."""
+        (seq,) = self._db.one("SELECT text_seq FROM projection WHERE stream = ?", (GRAPH_NO,)) or (-1,)
+        if seq < 0:  # after a rollback nodes may have gone: index everything again
+            self._db.run("DELETE FROM node_text")
+        self._db.run(_TEXT_REFRESH, (GRAPH_NO, max(seq, 0)))
+        self._db.run("UPDATE projection SET text_seq = ? WHERE stream = ?", (head, GRAPH_NO))

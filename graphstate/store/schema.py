@@ -1,0 +1,143 @@
+"""The tables of a graphstate file, and the check that a file has exactly these.
+
+Truth is `event` (with the names it uses in `stream` and `term`). `node`, `node_tag`, `edge`,
+`stat`, `cursor`, `trail`, `tunable` and `projection` are folded from the stream ``graph`` and
+can be made again. `snapshot`, `checkpoint`, `first_result`, `event_abandoned`, `cut` and
+`meta` stand beside them. The view `event_log` is for people: names and hex instead of numbers
+and bytes. `node_text` is the full-text index; it may lag behind and catches up from the log.
+"""
+
+from __future__ import annotations
+
+from graphstate.errors import ForeignDatabase, IntegrityBroken, UnsupportedVersion
+from graphstate.events import GENESIS, GRAPH
+from graphstate.store.db import Database
+
+__all__ = ("APPLICATION_ID", "FORMAT_VERSION", "GRAPH_NO", "create", "has_full_text", "inspect")
+
+#: "Gst8" in ASCII; SQLite tools and `file` show it.
+APPLICATION_ID = 0x47737438
+FORMAT_VERSION = 1
+
+#: The graph's own stream always has this number.
+GRAPH_NO = 1
+
+# Streams, types, actors and trust levels repeat in every row, so rows hold their numbers:
+# a row of a run costs about 60 bytes plus its body.
+_TABLES = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
+    "CREATE TABLE term (no INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE) STRICT",
+    """CREATE TABLE stream (
+    no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
+    verified_seq INTEGER NOT NULL, verified_hash BLOB NOT NULL) STRICT""",
+    """CREATE TABLE event (
+    stream INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, id TEXT,
+    type INTEGER NOT NULL, actor INTEGER, trust INTEGER, cause TEXT,
+    body TEXT NOT NULL, hash BLOB NOT NULL, PRIMARY KEY (stream, seq)) STRICT, WITHOUT ROWID""",
+    "CREATE UNIQUE INDEX event_cause ON event (stream, cause) WHERE cause IS NOT NULL",
+    """CREATE TABLE event_abandoned (
+    cut INTEGER NOT NULL, stream INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL,
+    id TEXT, type INTEGER NOT NULL, actor INTEGER, trust INTEGER, cause TEXT,
+    body TEXT NOT NULL, hash BLOB NOT NULL, PRIMARY KEY (cut, stream, seq)) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE cut (
+    no INTEGER PRIMARY KEY, stream INTEGER NOT NULL, at INTEGER NOT NULL, actor TEXT, trust TEXT,
+    reason TEXT NOT NULL, from_seq INTEGER NOT NULL, from_hash BLOB NOT NULL,
+    to_seq INTEGER NOT NULL, to_hash BLOB NOT NULL) STRICT""",
+    """CREATE TABLE first_result (
+    stream INTEGER NOT NULL, cause TEXT NOT NULL, verb TEXT NOT NULL, seq INTEGER NOT NULL,
+    result TEXT NOT NULL, PRIMARY KEY (stream, cause)) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE projection (
+    stream INTEGER PRIMARY KEY, seq INTEGER NOT NULL, hash BLOB NOT NULL,
+    cut INTEGER NOT NULL, snapshot_seq INTEGER NOT NULL, text_seq INTEGER NOT NULL) STRICT""",
+    """CREATE TABLE node (
+    no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, label TEXT NOT NULL,
+    payload TEXT NOT NULL, tags TEXT NOT NULL, status TEXT NOT NULL, version INTEGER NOT NULL,
+    created_seq INTEGER NOT NULL, updated_seq INTEGER NOT NULL, created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL, embedding TEXT) STRICT""",
+    "CREATE INDEX node_kind ON node (kind, status)",
+    "CREATE INDEX node_status ON node (status)",
+    "CREATE TABLE node_tag (tag TEXT NOT NULL, node INTEGER NOT NULL, PRIMARY KEY (tag, node)) STRICT, WITHOUT ROWID",
+    """CREATE TABLE edge (
+    no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, src TEXT NOT NULL, dst TEXT NOT NULL,
+    kind TEXT NOT NULL, label TEXT NOT NULL, guard TEXT, enforcement TEXT, weight REAL NOT NULL,
+    learned_weight REAL NOT NULL, version INTEGER NOT NULL, created_seq INTEGER NOT NULL,
+    updated_seq INTEGER NOT NULL) STRICT""",
+    "CREATE INDEX edge_out ON edge (src, kind)",
+    "CREATE INDEX edge_in ON edge (dst, kind)",
+    """CREATE TABLE stat (
+    kind TEXT NOT NULL, id TEXT NOT NULL, visits INTEGER NOT NULL, successes INTEGER NOT NULL,
+    failures INTEGER NOT NULL, soft_violations INTEGER NOT NULL, blocks INTEGER NOT NULL,
+    ema_reward REAL NOT NULL, last_seq INTEGER NOT NULL, rewarded_by TEXT,
+    rewarded_move INTEGER NOT NULL, PRIMARY KEY (kind, id)) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE cursor (
+    actor TEXT PRIMARY KEY, nodes TEXT NOT NULL, moves INTEGER NOT NULL) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE trail (
+    actor TEXT NOT NULL, slot INTEGER NOT NULL, move INTEGER NOT NULL, edge TEXT NOT NULL,
+    src TEXT, dst TEXT NOT NULL, PRIMARY KEY (actor, slot)) STRICT, WITHOUT ROWID""",
+    "CREATE TABLE tunable (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
+    """CREATE TABLE snapshot (
+    id TEXT PRIMARY KEY, seq INTEGER NOT NULL, hash BLOB NOT NULL, at INTEGER NOT NULL,
+    digest BLOB NOT NULL, data BLOB NOT NULL) STRICT""",
+    """CREATE TABLE checkpoint (
+    name TEXT PRIMARY KEY, seq INTEGER NOT NULL, hash BLOB NOT NULL,
+    snapshot TEXT NOT NULL, at INTEGER NOT NULL) STRICT, WITHOUT ROWID""",
+    """CREATE VIEW event_log AS SELECT
+    s.name AS stream, e.seq, e.at, e.id, t.text AS type, a.text AS actor, r.text AS trust,
+    e.cause, e.body, lower(hex(e.hash)) AS hash
+    FROM event e JOIN stream s ON s.no = e.stream JOIN term t ON t.no = e.type
+    LEFT JOIN term a ON a.no = e.actor LEFT JOIN term r ON r.no = e.trust""",
+)
+
+_FULL_TEXT = "CREATE VIRTUAL TABLE node_text USING fts5(text, content='', contentless_delete=1)"
+
+_MARK_APPLICATION = f"PRAGMA application_id={APPLICATION_ID}"
+_MARK_VERSION = f"PRAGMA user_version={FORMAT_VERSION}"
+
+_SCHEMA = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'node\\_text\\_%' ESCAPE '\\'"
+
+
+def create(db: Database, *, full_text: bool) -> None:
+    """Lay the tables into an empty database. The caller holds a writing transaction."""
+    for statement in _TABLES:
+        db.run(statement)
+    if full_text:
+        db.run(_FULL_TEXT)
+    db.run(
+        "INSERT INTO stream (no, name, verified_seq, verified_hash) VALUES (?, ?, 0, ?)",
+        (GRAPH_NO, GRAPH, GENESIS),
+    )
+    db.run("INSERT INTO projection VALUES (?, 0, ?, 0, 0, 0)", (GRAPH_NO, GENESIS))
+    db.run(_MARK_APPLICATION)
+    db.run(_MARK_VERSION)
+
+
+def inspect(db: Database, path: str) -> bool:
+    """Say whether the file already is ours; False for an empty one.
+
+    Raises:
+        ForeignDatabase: It holds somebody else's tables.
+        UnsupportedVersion: It is ours, of another version.
+        IntegrityBroken: It is ours, but something was added to or taken from its schema.
+    """
+    (application,) = db.one("PRAGMA application_id") or (0,)
+    (version,) = db.one("PRAGMA user_version") or (0,)
+    present = {sql for (sql,) in db.all(_SCHEMA)}
+    if application != APPLICATION_ID:
+        if application or version or present:
+            raise ForeignDatabase(
+                f"{path} is a SQLite database of another program (application id {application:#x}, "
+                f"{len(present)} tables, views and indexes); it was left as it is"
+            )
+        return False
+    if version != FORMAT_VERSION:
+        raise UnsupportedVersion(path, version, FORMAT_VERSION)
+    if strange := sorted(present - {*_TABLES, _FULL_TEXT}):
+        raise IntegrityBroken(f"{path} holds something this program did not create: {strange[0]:.200}")
+    if missing := [sql for sql in _TABLES if sql not in present]:
+        raise IntegrityBroken(f"{path} lacks a part of its schema: {missing[0]:.200}")
+    return True
+
+
+def has_full_text(db: Database) -> bool:
+    """Say whether the file carries the full-text index."""
+    return db.one("SELECT 1 FROM sqlite_schema WHERE name = 'node_text'") is not None

@@ -1,0 +1,78 @@
+"""The tunables: one row each with default, accepted values and meaning."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from graphstate._canonical import Json
+
+__all__ = ("DEFAULTS", "TUNABLES", "Tunable", "refusal")
+
+_MAX = 2.0**53 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Tunable:
+    """One setting that is stored in the file."""
+
+    default: Json
+    accepted: str
+    meaning: str
+    accepts: Callable[[Json], bool]
+
+
+def _one_of(*choices: str) -> Callable[[Json], bool]:
+    return lambda value: isinstance(value, str) and value in choices
+
+
+def _whole(low: int) -> Callable[[Json], bool]:
+    return lambda value: type(value) is int and low <= value <= _MAX
+
+
+def _number(low: float, high: float) -> Callable[[Json], bool]:
+    return lambda value: type(value) in (int, float) and math.isfinite(value) and low <= value <= high
+
+
+TUNABLES: Mapping[str, Tunable] = {
+    "defaultEnforcement": Tunable(
+        "soft",
+        "off, soft or hard",
+        "mode of a failed guard on an edge without one",
+        _one_of("off", "soft", "hard"),
+    ),
+    "escalationThreshold": Tunable(
+        3, "an integer >= 0", "soft violations before an edge hardens; 0 disables", _whole(0)
+    ),
+    "demotionCleanRuns": Tunable(
+        5, "an integer >= 0", "clean moves before a learned hardening relaxes; 0 disables", _whole(0)
+    ),
+    "decayHalfLife": Tunable(
+        200, "a number from 1 to 2^53-1", "moves of a cursor over which its reward halves", _number(1, _MAX)
+    ),
+    "ucbC": Tunable(1.4, "a number from 0 to 100", "weight of exploration", _number(0, 100)),
+    "explore": Tunable(
+        "ucb", "ucb, epsilon or greedy", "strategy of suggest", _one_of("ucb", "epsilon", "greedy")
+    ),
+    "epsilon": Tunable(0.1, "a number from 0 to 1", "chance to explore with epsilon", _number(0, 1)),
+    "rewardAlpha": Tunable(0.3, "a number from 0 to 1", "how fast an average follows rewards", _number(0, 1)),
+    "snapshotInterval": Tunable(
+        200,
+        "an integer >= 0",
+        "events between automatic snapshots, at least the live rows; 0 disables",
+        _whole(0),
+    ),
+    "retain": Tunable(1000, "an integer >= 0", "events that compact keeps", _whole(0)),
+    "maxPayloadBytes": Tunable(262_144, "an integer >= 64", "UTF-8 bytes of a payload", _whole(64)),
+}
+
+DEFAULTS: Mapping[str, Json] = {key: row.default for key, row in TUNABLES.items()}
+
+
+def refusal(key: object, value: Json) -> str | None:
+    """Return why a setting is not accepted, None if it is."""
+    row = TUNABLES.get(key) if isinstance(key, str) else None
+    if row is None:
+        return f"unknown tunable {key!r:.80}; there are {', '.join(TUNABLES)}"
+    return None if row.accepts(value) else f"{key} must be {row.accepted}, not {value!r:.80}"

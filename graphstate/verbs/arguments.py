@@ -1,0 +1,130 @@
+"""What arguments must look like. Every function returns the clean value or raises
+`VerbFailed` with a message that names the argument, the bound and the value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+from graphstate._canonical import Json, NotJson, encode
+from graphstate.errors import ErrorCode, VerbFailed
+from graphstate.events import is_valid_id
+
+__all__ = (
+    "choice", "embedding", "identifier", "identifiers", "json_bytes", "limit", "name", "number", "refuse",
+    "tags", "text", "whole",
+)  # fmt: skip
+
+MAX_LABEL = 1_024
+MAX_NAME = 128
+MAX_TAGS = 64
+MAX_EMBEDDING = 8_192
+MAX_SEARCH = 1_024
+MAX_RESULTS = 1_000
+MAX_IDS = 100_000
+
+
+def refuse(message: str, code: ErrorCode = ErrorCode.INVALID_INPUT, **details: Any) -> NoReturn:
+    """Fail the verb."""
+    raise VerbFailed(code, message, details)
+
+
+def identifier(value: object, what: str = "id") -> str:
+    """An id: 1 to 128 of A-Z a-z 0-9 . _ : -, the first a letter or digit."""
+    if not is_valid_id(value):
+        refuse(f"{what} must be 1 to 128 of A-Z a-z 0-9 . _ : - beginning with a letter or digit, not {value!r:.160}")
+    return str(value)
+
+
+def identifiers(values: object, what: str) -> list[str]:
+    """A list of ids."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        refuse(f"{what} must be a list of ids, not {values!r:.80}")
+    listed = list(values)
+    if len(listed) > MAX_IDS:
+        refuse(f"{what} holds {len(listed)} ids, more than the {MAX_IDS} allowed")
+    return [identifier(value, f"{what}[{index}]") for index, value in enumerate(listed)]
+
+
+def text(value: object, what: str, most: int) -> str:
+    """Free text up to a number of characters."""
+    if not isinstance(value, str):
+        refuse(f"{what} must be text, not {type(value).__name__}")
+    if len(value) > most:
+        refuse(f"{what} has {len(value)} characters, more than the {most} allowed")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            refuse(f"{what} holds a lone surrogate at character {error.start}")
+    return str(value)
+
+
+def name(value: object, what: str) -> str:
+    """A short text that people compare: no controls, separators, bidi or zero-width characters."""
+    clean = text(value, what, MAX_NAME)
+    if not clean or not clean.isprintable():
+        refuse(f"{what} must be 1 to {MAX_NAME} printable characters, not {value!r:.160}")
+    return clean
+
+
+def tags(values: object) -> list[str]:
+    """At most 64 tags, each once, in the order given."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        refuse(f"tags must be a list of texts, not {values!r:.80}")
+    clean = list(dict.fromkeys(name(value, "a tag") for value in values))
+    if len(clean) > MAX_TAGS:
+        refuse(f"{len(clean)} tags, more than the {MAX_TAGS} allowed")
+    return clean
+
+
+def choice(value: object, what: str, choices: Sequence[str]) -> str:
+    """One of a few words."""
+    if not isinstance(value, str) or value not in choices:
+        refuse(f"{what} must be one of {', '.join(choices)}, not {value!r:.80}")
+    return str(value)
+
+
+def number(value: object, what: str, *, least: float = -math.inf, most: float = math.inf) -> float:
+    """A finite number; booleans and texts are none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        refuse(f"{what} must be a number, not {value!r:.80}")
+    try:
+        clean = float(value)
+    except OverflowError:
+        clean = math.inf
+    if not math.isfinite(clean) or not least <= clean <= most:
+        bounds = "" if least == -math.inf and most == math.inf else f" from {least:g} to {most:g}"
+        refuse(f"{what} must be a finite number{bounds}, not {value!r:.80}")
+    return clean + 0.0  # -0.0 becomes 0
+
+
+def whole(value: object, what: str, *, least: int, most: int) -> int:
+    """An integer in a range."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        refuse(f"{what} must be an integer from {least} to {most}, not {value!r:.80}")
+    return int(value)
+
+
+def limit(value: object, default: int) -> int:
+    """How many results are wanted: 0 to 1,000."""
+    return default if value is None else whole(value, "limit", least=0, most=MAX_RESULTS)
+
+
+def embedding(value: object) -> list[float]:
+    """A vector of 1 to 8,192 finite numbers."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        refuse(f"embedding must be a list of numbers, not {value!r:.80}")
+    clean = [number(item, f"embedding[{index}]") for index, item in enumerate(value)]
+    if not 0 < len(clean) <= MAX_EMBEDDING:
+        refuse(f"embedding has {len(clean)} numbers, it must have 1 to {MAX_EMBEDDING}")
+    return clean
+
+
+def json_bytes(value: Json, what: str) -> bytes:
+    """The canonical bytes of a JSON value."""
+    try:
+        return encode(value)
+    except NotJson as error:
+        refuse(f"{what} is not JSON: {error}")

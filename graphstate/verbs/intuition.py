@@ -1,0 +1,186 @@
+"""Intuition: rank moves by experience, and learn from what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from graphstate import scoring
+from graphstate._canonical import Json
+from graphstate.errors import ErrorCode
+from graphstate.events import Draft
+from graphstate.model import Breakdown, Edge, Rewarded, Stat, Step, Suggestion, Trace
+from graphstate.results import Ok, Result
+from graphstate.store.projection import TRAIL
+from graphstate.verbs import arguments
+from graphstate.verbs.arguments import refuse
+from graphstate.verbs.fsm import NO_EDGE, _check_vars, candidates, chosen, moved, moving_actor
+from graphstate.verbs.structure import known_edge
+from graphstate.verbs.verb import Verbs, query, verb
+
+__all__ = ("Intuition",)
+
+#: Ranked moves that a step writes into its event.
+RECORDED = 16
+
+
+class Intuition(Verbs):
+    """suggest, step, reward."""
+
+    __slots__ = ()
+
+    @query
+    def suggest(
+        self, *, vars: Mapping[str, Json] | None = None, actor: str | None = None
+    ) -> list[Suggestion]:
+        """Return the legal moves, best first, each with the terms of its score.
+
+        Reads memory only: the cost depends on the number of moves, not on the graph.
+        """
+        _check_vars(vars)
+        return _ranked(self, moving_actor(self, actor))[0]
+
+    @verb
+    def step(
+        self,
+        to: str | None = None,
+        *,
+        vars: Mapping[str, Json] | None = None,
+        reward: float | None = None,
+        actor: str | None = None,
+        cause: str | None = None,
+    ) -> Result[Step]:
+        """Take the best move, or the best one to a target, and reward it.
+
+        The edge that was suggested is the edge that is taken and credited, and the ranking
+        is written into the event.
+
+        Args:
+            reward: If given, and the move was applied, credit its edge and target.
+        """
+        actor = moving_actor(self, actor)
+        _check_vars(vars)
+        value = None if reward is None else arguments.number(reward, "reward")
+        if not self.store.projection.cursor(actor).nodes:
+            refuse("the cursor is empty", hint="put it on a node with set_cursor")
+        ranked, draws = _ranked(self, actor)
+        suggestion = next((s for s in ranked if to is None or s.to == to), None)
+        if suggestion is not None:
+            edge, trace = chosen(self, suggestion.to, suggestion.edge_id, actor)
+        elif to is None:
+            refuse("no move is legal from the cursor", ErrorCode.NO_MOVES, hint=NO_EDGE)
+        else:
+            edge, trace = chosen(self, to, None, actor)
+        choice: dict[str, Any] = {"ranked": [[s.edge_id, s.score] for s in ranked[:RECORDED]]}
+        if draws:
+            choice["draws"] = draws
+        outcome = moved(self, edge, trace, actor=actor, cause=cause, choice=choice)
+        rewarded = None
+        if outcome.applied and value is not None:
+            rewarded = _credit(self, [(edge.id, edge.dst)], value, 1.0, actor=actor, cause=None)
+        done = next(candidates(self, actor), None) is None
+        return Ok(
+            Step(to=edge.dst, suggestion=suggestion, applied=outcome.applied, denied=not outcome.applied,
+                 soft_warned=outcome.soft_warned, outcome=outcome, reward=rewarded, done=done)
+        )  # fmt: skip
+
+    @verb
+    def reward(
+        self,
+        value: float,
+        *,
+        edge_id: str | None = None,
+        trace: bool = False,
+        depth: int = 5,
+        lambda_: float = 0.6,
+        actor: str | None = None,
+        cause: str | None = None,
+    ) -> Result[Rewarded]:
+        """Credit what led here: edge and target alike.
+
+        Without ``edge_id`` the actor's last move is credited, with ``trace`` its last
+        ``depth`` moves, each earlier one by ``lambda_`` less.
+
+        Args:
+            value: Finite; 0 and more is a success.
+            edge_id: Credit this edge and its target instead.
+            depth: 0 to 64.
+            lambda_: 0 to 1.
+        """
+        actor = moving_actor(self, actor)
+        value = arguments.number(value, "reward")
+        if edge_id is not None:
+            edge = known_edge(self.store, edge_id)
+            return Ok(_credit(self, [(edge.id, edge.dst)], value, 1.0, actor=actor, cause=cause))
+        depth = arguments.whole(depth, "depth", least=0, most=TRAIL)
+        fade = arguments.number(lambda_, "lambda_", least=0, most=1)
+        moves = self.store.projection.trail(actor, depth if trace else 1)
+        if not moves:
+            refuse(
+                f"{actor!r} has made no move that could be rewarded",
+                ErrorCode.NOT_FOUND,
+                hint="call transition or step first, or name an edge with edge_id",
+            )
+        return Ok(_credit(self, moves, value, fade if trace else 1.0, actor=actor, cause=cause))
+
+    @query
+    def get_stat(self, kind: str, id: str) -> Stat | None:
+        """Return what is known about a ``node`` or an ``edge``, None if nothing is.
+
+        Raises:
+            VerbFailed: InvalidInput.
+        """
+        arguments.choice(kind, "kind", ("node", "edge"))
+        return self.store.projection.stat(kind, id) if isinstance(id, str) else None
+
+
+def _credit(
+    graph: Verbs, moves: list[tuple[str, str]], value: float, fade: float, *, actor: str, cause: str | None
+) -> Rewarded:
+    scopes: list[Json] = []
+    weight = 1.0
+    for edge_id, target in moves:
+        scopes.append({"kind": "edge", "id": edge_id, "weight": weight})
+        scopes.append({"kind": "node", "id": target, "weight": weight})
+        weight *= fade
+    alpha = graph.store.projection.tunables()["rewardAlpha"]
+    body = {"scopes": scopes, "value": value, "alpha": alpha}
+    graph.record(Draft("RewardApplied", body), actor=actor, cause=cause)
+    return Rewarded(scopes=len(scopes))
+
+
+def _ranked(graph: Verbs, actor: str) -> tuple[list[Suggestion], list[float]]:
+    """Return the suggestions and the random numbers that were drawn for them."""
+    projection = graph.store.projection
+    tunables = projection.tunables()
+    half_life, strategy = float(tunables["decayHalfLife"]), tunables["explore"]
+    moves: list[tuple[Edge, Trace]] = list(candidates(graph, actor))
+    stats = [projection.live_stat("edge", edge.id) for edge, _ in moves]
+    total = sum(stat.visits for stat in stats if stat)
+    draws: list[float] = []
+    ranked: list[Suggestion] = []
+    for (edge, trace), stat in zip(moves, stats, strict=True):
+        visits, ema, reward = 0, 0.0, 0.0
+        if stat is not None:
+            visits, ema = stat.visits, stat.ema
+            if ema and stat.rewarded_by is not None:
+                # Only moves of the cursor that earned it make a reward older.
+                age = projection.cursor(stat.rewarded_by).moves - stat.rewarded_move
+                reward = scoring.faded(ema, age, half_life)
+        weight = scoring.weight_term(edge.weight + edge.learned_weight)
+        explore = 0.0
+        if strategy == "ucb":
+            explore = scoring.explore_ucb(tunables["ucbC"], visits, total)
+        elif strategy == "epsilon":
+            draws.append(graph.store.rand())
+            if draws[-1] < tunables["epsilon"]:
+                explore = graph.store.rand()
+                draws.append(explore)
+        ranked.append(
+            Suggestion(
+                edge.id, edge.src, edge.dst, reward + weight + explore, scoring.confidence(visits),
+                trace.effective_enforcement, visits, ema, Breakdown(reward, weight, explore),
+            )
+        )  # fmt: skip
+    ranked.sort(key=lambda s: (-s.score, s.edge_id))
+    return cast("list[Suggestion]", ranked), draws

@@ -1,0 +1,277 @@
+"""Memory: nodes that hold what is known."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from graphstate._canonical import Json, encode_text
+from graphstate.errors import ErrorCode
+from graphstate.events import Draft
+from graphstate.model import Node, Status
+from graphstate.results import Ok, Result
+from graphstate.store import Store
+from graphstate.verbs import arguments
+from graphstate.verbs.arguments import refuse
+from graphstate.verbs.verb import Verbs, catches_up_text, query, verb
+
+__all__ = ("KEEP", "Keep", "Memory")
+
+STATUSES = ("active", "archived", "deprecated")
+
+
+class Keep:
+    """The type of `KEEP`: what is not given stays as it is."""
+
+    def __repr__(self) -> str:
+        return "KEEP"
+
+
+KEEP = Keep()
+
+
+def merge_patch(target: Json, patch: Json) -> Json:
+    """Apply a JSON merge patch (RFC 7396): null removes a key, objects merge, the rest replaces."""
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(target) if isinstance(target, Mapping) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value)
+    return merged
+
+
+_WORD = re.compile(r"[^\W_]+")
+
+
+def tokens(value: str) -> list[str]:
+    """Split as the full-text index does: runs of letters and digits, without case and accents."""
+    plain = unicodedata.normalize("NFD", value.casefold())
+    return _WORD.findall("".join(c for c in plain if not unicodedata.combining(c)))
+
+
+def _words(value: Json) -> Iterator[str]:
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Mapping):
+            yield from item
+            stack.extend(item.values())
+        elif isinstance(item, (list, tuple)):
+            stack.extend(item)
+        elif isinstance(item, str):
+            yield item
+        elif item is not None:
+            yield encode_text(item)
+
+
+def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
+    norms = math.hypot(*a) * math.hypot(*b)
+    return math.sumprod(a, b) / norms if norms and hasattr(math, "sumprod") else _slow_cosine(a, b, norms)
+
+
+def _slow_cosine(a: Sequence[float], b: Sequence[float], norms: float) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True)) / norms if norms else 0.0
+
+
+def known(store: Store, id: object, what: str = "node") -> str:
+    """Return an id that names a node, or fail with NotFound."""
+    clean = arguments.identifier(id, f"{what} id")
+    if store.projection.status(clean) is None:
+        refuse(f"there is no node {clean!r}", ErrorCode.NOT_FOUND)
+    return clean
+
+
+class Memory(Verbs):
+    """remember, recall and the life of a node."""
+
+    __slots__ = ()
+
+    @verb
+    def remember(
+        self,
+        id: str,
+        *,
+        kind: str | None = None,
+        label: str | None = None,
+        payload: Json | Keep = KEEP,
+        patch: Mapping[str, Json] | None = None,
+        tags: Sequence[str] | None = None,
+        status: Status | None = None,
+        embedding: Sequence[float] | None = None,
+        expect_version: int | None = None,
+        actor: str | None = None,
+        cause: str | None = None,
+    ) -> Result[Node]:
+        """Create a node or change it, and return it as it is now.
+
+        Whatever is not given keeps its value, the payload too; an archived node stays
+        archived unless ``status`` is given.
+
+        Args:
+            payload: Replaces the payload; None is ``{}``.
+            patch: Changes the payload instead: null removes a key, objects merge.
+            expect_version: Fail with Conflict unless the node is at this version; 0 means
+                that it must not exist.
+        """
+        id = arguments.identifier(id)
+        old = self.store.projection.node(id)
+        current = old.version if old else 0
+        if expect_version is not None and expect_version != current:
+            arguments.whole(expect_version, "expect_version", least=0, most=2**53)
+            refuse(
+                f"{id!r} is at version {current}, not at {expect_version}",
+                ErrorCode.CONFLICT,
+                current=current,
+            )
+        base = old or Node(id=id, label=id)
+        value = base.payload if isinstance(payload, Keep) else {} if payload is None else payload
+        if patch is not None:
+            arguments.json_bytes(patch, "patch")
+            if not isinstance(payload, Keep) or not isinstance(patch, Mapping):
+                refuse("patch must be an object, and given without payload")
+            value = merge_patch(value, patch)
+        size, most = (
+            len(arguments.json_bytes(value, "payload")),
+            self.store.projection.tunables()["maxPayloadBytes"],
+        )
+        if size > most:
+            refuse(f"the payload has {size} bytes, maxPayloadBytes is {most}", ErrorCode.PAYLOAD_TOO_LARGE)
+        body: dict[str, Any] = {
+            "id": id,
+            "kind": base.kind if kind is None else arguments.name(kind, "kind"),
+            "label": base.label if label is None else arguments.text(label, "label", arguments.MAX_LABEL),
+            "payload": value,
+            "tags": list(base.tags) if tags is None else arguments.tags(tags),
+            "status": base.status if status is None else arguments.choice(status, "status", STATUSES),
+            "embedding": base.embedding if embedding is None else arguments.embedding(embedding),
+        }
+        (row,) = self.record(Draft("NodeUpserted", body), actor=actor, cause=cause)
+        return Ok(
+            Node(
+                id=id, kind=body["kind"], label=body["label"], payload=value, tags=tuple(body["tags"]),
+                status=body["status"], version=current + 1, created_seq=old.created_seq if old else row.seq,
+                updated_seq=row.seq, created_at=old.created_at if old else row.at, updated_at=row.at,
+                embedding=None if body["embedding"] is None else tuple(body["embedding"]),
+            )
+        )  # fmt: skip
+
+    @query
+    def get_node(self, id: str) -> Node | None:
+        """Return a node, None if there is none."""
+        return self.store.projection.node(id) if isinstance(id, str) else None
+
+    @verb
+    def set_status(
+        self, id: str, status: Status, *, actor: str | None = None, cause: str | None = None
+    ) -> Result[Node]:
+        """Set a node's status and return the node. Its version stays."""
+        id = known(self.store, id)
+        body = {"id": id, "status": arguments.choice(status, "status", STATUSES)}
+        self.record(Draft("NodeStatusChanged", body), actor=actor, cause=cause)
+        node = self.store.projection.node(id)
+        assert node is not None
+        return Ok(node)
+
+    @verb
+    def archive(self, id: str, *, actor: str | None = None, cause: str | None = None) -> Result[Node]:
+        """Put a node aside: it is no target of moves, and not ready; recall finds it."""
+        return _with_status(self, id, "archived", actor, cause)
+
+    @verb
+    def deprecate(self, id: str, *, actor: str | None = None, cause: str | None = None) -> Result[Node]:
+        """Mark a node as superseded; otherwise as archive."""
+        return _with_status(self, id, "deprecated", actor, cause)
+
+    @catches_up_text
+    @query
+    def recall(
+        self,
+        *,
+        id: str | None = None,
+        kind: str | None = None,
+        tag: str | None = None,
+        status: Status | None = None,
+        text: str | None = None,
+        embedding: Sequence[float] | None = None,
+        limit: int | None = None,
+    ) -> list[Node]:
+        """Return the nodes that meet every condition given.
+
+        Args:
+            text: Every word must occur, whole and in any case, in label, payload or tags;
+                best match first. No character has a special meaning. Text without a word
+                finds nothing.
+            embedding: Nearest first, by cosine, among nodes with a vector of this length; one
+                pass over those nodes. If no node has a vector the condition is left out.
+            limit: 1 to 1,000, default 50; 0 counts as 1. Without text and embedding the
+                result is sorted by id.
+
+        Raises:
+            VerbFailed: InvalidInput.
+        """
+        most = max(1, arguments.limit(limit, 50))
+        wanted: dict[str, Any] = {
+            "id": None if id is None else arguments.text(id, "id", arguments.MAX_NAME),
+            "kind": None if kind is None else arguments.text(kind, "kind", arguments.MAX_NAME),
+            "tag": None if tag is None else arguments.text(tag, "tag", arguments.MAX_NAME),
+            "status": None if status is None else arguments.choice(status, "status", STATUSES),
+        }
+        if text is not None:
+            arguments.text(text, "text", arguments.MAX_SEARCH)
+            found = _by_text(self.store, text, wanted, most if embedding is None else -1)
+        else:
+            embedded = embedding is not None
+            found = self.store.projection.recall(
+                **wanted, limit=-1 if embedded else most, embedded=embedded
+            )
+        if embedding is None:
+            return list(found)
+        vector = arguments.embedding(embedding)
+        nodes = list(found)
+        if text is None and not nodes:
+            return list(self.store.projection.recall(**wanted, limit=most))
+        near = [n for n in nodes if n.embedding is not None and len(n.embedding) == len(vector)]
+        return heapq.nsmallest(most, near, key=lambda n: (-_cosine(vector, n.embedding or ()), n.id))
+
+    @query
+    def fts_enabled(self) -> bool:
+        """Say whether text recall uses the full-text index."""
+        return self.store.full_text
+
+
+def _with_status(
+    graph: Verbs, id: str, status: Literal["archived", "deprecated"], actor: str | None, cause: str | None
+) -> Result[Node]:
+    id = known(graph.store, id)
+    graph.record(Draft("NodeStatusChanged", {"id": id, "status": status}), actor=actor, cause=cause)
+    node = graph.store.projection.node(id)
+    assert node is not None
+    return Ok(node)
+
+
+def _by_text(store: Store, text: str, wanted: dict[str, Any], limit: int) -> Iterator[Node]:
+    words = _WORD.findall(text)
+    if not words:
+        return iter(())
+    if store.text_is_current():
+        match = " ".join(f'"{word}"' for word in words)
+        return store.projection.recall(**wanted, limit=limit, match=match)
+    return _scan(store, set(tokens(text)), wanted, limit)
+
+
+def _scan(store: Store, words: set[str], wanted: dict[str, Any], limit: int) -> Iterator[Node]:
+    """Without the index: read the nodes that meet the other conditions, shortest match first."""
+    ranked: list[tuple[int, str, Node]] = []
+    for node in store.projection.recall(**wanted, limit=-1):
+        own = [t for part in (node.label, *_words(node.payload), *node.tags) for t in tokens(part)]
+        if words <= set(own):
+            ranked.append((len(own), node.id, node))
+    ranked.sort(key=lambda item: item[:2])
+    return (node for _, _, node in (ranked if limit < 0 else ranked[:limit]))

@@ -1,0 +1,183 @@
+"""What makes a method a verb: one transaction, typed failures, idempotent causes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from graphstate._canonical import decode, encode_text
+from graphstate.errors import ErrorCode, StoreError, VerbFailed
+from graphstate.events import GRAPH, Draft, Row
+from graphstate.model import (
+    Checkpoint,
+    Edge,
+    Node,
+    Outcome,
+    Rewarded,
+    Rollback,
+    Step,
+    from_json,
+    to_json,
+)
+from graphstate.results import Fail, Ok, Result
+from graphstate.store import Store
+
+__all__ = ("Verbs", "catches_up_text", "query", "synced_verb", "verb")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_RESULTS: Mapping[str, type] = {
+    cls.__name__: cls for cls in (Node, Edge, Outcome, Rewarded, Step, Checkpoint, Rollback)
+}
+
+MAX_CAUSE_CHARS = 256
+
+
+class Verbs:
+    """What every family works with.
+
+    Attributes:
+        store: The open store.
+        actor: Who acts, and whose cursor moves, where a call does not say.
+        trust: How far what this actor says may be trusted.
+    """
+
+    __slots__ = ("actor", "store", "trust")
+
+    def __init__(self, store: Store, *, actor: str, trust: str) -> None:
+        self.store, self.actor, self.trust = store, actor, trust
+
+    def record(self, *drafts: Draft, actor: str | None = None, cause: str | None = None) -> list[Row]:
+        """Write events as this actor, or as another one with the same trust."""
+        return self.store.record(drafts, actor=actor or self.actor, trust=self.trust, cause=cause)
+
+
+def _first_answer(store: Store, name: str, cause: object) -> Result[Any] | None:
+    if not isinstance(cause, str) or not 0 < len(cause) <= MAX_CAUSE_CHARS or not cause.isprintable():
+        raise VerbFailed(
+            ErrorCode.INVALID_INPUT,
+            f"cause must be 1 to {MAX_CAUSE_CHARS} printable characters, not {cause!r:.80}",
+        )
+    first = store.log.first_result(GRAPH, cause)
+    if first is None:
+        return None
+    verb_name, text = first
+    if verb_name != name:
+        raise VerbFailed(
+            ErrorCode.CONFLICT, f"the cause {cause!r} was used by {verb_name}, {name} needs one of its own"
+        )
+    answer = decode(text)
+    cls = _RESULTS.get(answer["type"])
+    return Ok(answer["value"] if cls is None else from_json(cls, answer["value"]), repeated=True)
+
+
+def verb(
+    method: Callable[Concatenate[Any, P], Result[T]],
+) -> Callable[Concatenate[Any, P], Result[T]]:
+    """Make a method a verb that changes the graph; see `_make`."""
+    return _make(method, sync=False)
+
+
+def synced_verb(
+    method: Callable[Concatenate[Any, P], Result[T]],
+) -> Callable[Concatenate[Any, P], Result[T]]:
+    """Make a method a verb whose commit survives power loss, whatever the store's durability."""
+    return _make(method, sync=True)
+
+
+def _make(
+    method: Callable[Concatenate[Any, P], Result[T]], *, sync: bool
+) -> Callable[Concatenate[Any, P], Result[T]]:
+    """Make a method a verb that changes the graph.
+
+    It runs in one transaction, or in the unit that is open. A `VerbFailed` or `StoreError`
+    inside becomes a `Fail`, and nothing is kept. With ``cause=`` a second call changes
+    nothing and gets the first answer, marked ``repeated``.
+    """
+    name = method.__name__
+
+    @wraps(method)
+    def call(self: Verbs, *args: P.args, **kwargs: P.kwargs) -> Result[T]:
+        store = self.store
+        try:
+            store.begin(sync=sync)
+        except StoreError as error:
+            return Fail(error.code, str(error), error.details)
+        try:
+            result = _run(self, *args, **kwargs)
+        except (VerbFailed, StoreError) as error:
+            message = error.message if isinstance(error, VerbFailed) else str(error)
+            store.fail(error.code, message)
+            store.rollback()
+            return Fail(error.code, message, error.details)
+        except BaseException as error:
+            store.fail(ErrorCode.CONFLICT, f"{name} was left by {type(error).__name__}: {error}")
+            store.rollback()
+            raise
+        if isinstance(result, Fail):
+            store.fail(result.code, result.message)
+            store.rollback()
+            return result
+        try:
+            store.commit()
+        except StoreError as error:
+            return Fail(error.code, str(error), error.details)
+        return result
+
+    def _run(self: Verbs, *args: P.args, **kwargs: P.kwargs) -> Result[T]:
+        store = self.store
+        if store.failed is not None:
+            code, message = store.failed
+            return Fail(
+                ErrorCode.CONFLICT, f"the unit has failed already and keeps nothing: {code}, {message}"
+            )
+        cause = kwargs.get("cause")
+        if cause is not None:
+            first = _first_answer(store, name, cause)
+            if first is not None:
+                return first
+        result = method(self, *args, **kwargs)
+        if isinstance(result, Ok):
+            if cause is not None:
+                answer = {"type": type(result.value).__name__, "value": to_json(result.value)}
+                store.log.set_first_result(GRAPH, str(cause), name, encode_text(answer))
+            store.snapshot_if_due(actor=self.actor, trust=self.trust)
+        return result
+
+    call.__dict__["verb"] = "changes"
+    return call
+
+
+def query(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """Make a method a verb that only reads, all of it from one moment.
+
+    It answers with plain values. What cannot be answered raises `VerbFailed` with the code
+    and hint that a `Fail` would carry, or a `StoreError`.
+    """
+
+    @wraps(method)
+    def call(self: Verbs, *args: P.args, **kwargs: P.kwargs) -> T:
+        store = self.store
+        store.begin_read()
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            store.end_read()
+
+    call.__dict__["verb"] = "reads"
+    return call
+
+
+def catches_up_text(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """Let a query refresh the full-text index first, if it was called with ``text=``."""
+
+    @wraps(method)
+    def call(self: Verbs, *args: P.args, **kwargs: P.kwargs) -> T:
+        if kwargs.get("text") is not None:
+            self.store.catch_up_text()
+        return method(self, *args, **kwargs)
+
+    return call
+
