@@ -1,0 +1,231 @@
+"""The tool trace: what was called and what came back, as checks see it.
+
+`ToolTrace` keeps it during a run; `read_trace` makes sense of whatever a check function was
+given, also by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+from agentloop._canonical import Json, NotJson, encode_text
+from agentloop.frames import Frame
+from agentloop.messages import ToolResult
+
+__all__ = ("Call", "ToolTrace", "TraceScope", "read_trace", "tool_trace_view", "trace_entry")
+
+TraceScope: TypeAlias = Literal["latest", "all", "cycle"]
+TraceEntry: TypeAlias = Mapping[str, Any]
+
+_NESTS: Final = ("result", "output", "content")
+_MAX_NESTING: Final = 4
+
+
+def trace_entry(result: ToolResult, *, cycle: int, index: int, arguments: Json = None) -> dict[str, Json]:
+    """Return the entry of one tool result. Absent parts are None."""
+    content = result.to_content()
+    return {
+        "cycle": cycle,
+        "index": index,
+        "call_id": result.id,
+        "name": result.name,
+        "arguments": arguments,
+        "ok": result.ok,
+        "output": result.output,
+        "stdout": result.stdout,
+        "stderr": result.stderr,
+        "exit_code": result.exit_code,
+        "error": content.get("error"),
+        "timed_out": result.timed_out,
+    }
+
+
+class ToolTrace:
+    """The entries of a run that its checks may see.
+
+    Args:
+        scope: ``latest``: of several calls with the same name and equal arguments only the
+            newest, so that a stale pass does not outlive a newer failure. ``all``: every call.
+            ``cycle``: only those of the cycle that is asked for.
+
+    Entries are kept and handed out as they are; whoever appends one does not change it any
+    more. What the scope has left behind is forgotten, so that `append` and `view` cost as
+    much late in a run as early, as long as the calls repeat.
+    """
+
+    __slots__ = ("_entries", "_serial", "_view", "scope")
+
+    def __init__(self, scope: TraceScope = "latest") -> None:
+        if scope not in get_args(TraceScope):
+            raise ValueError(f"tool_trace_scope is one of {get_args(TraceScope)}, not {scope!r}")
+        self.scope = scope
+        self._entries: dict[object, TraceEntry] = {}
+        self._view: tuple[TraceEntry, ...] | None = ()
+        self._serial = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def append(self, entry: TraceEntry) -> None:
+        """Add the newest entry, in the order in which the calls were made."""
+        key = self._key(entry)
+        self._entries.pop(key, None)  # so that the newest stands last
+        self._entries[key] = entry
+        self._view = None
+
+    def view(self, cycle: int | None = None) -> tuple[TraceEntry, ...]:
+        """Return the entries to be judged, oldest first; with scope ``cycle`` those of that cycle."""
+        if self._view is None:
+            self._view = tuple(self._entries.values())
+        if self.scope == "cycle":
+            return tuple(entry for entry in self._view if entry.get("cycle") == cycle)
+        return self._view
+
+    def _key(self, entry: TraceEntry) -> object:
+        self._serial += 1
+        if self.scope == "cycle" and self._entries:
+            newest = next(reversed(self._entries.values()))
+            if newest.get("cycle") != entry.get("cycle"):
+                self._entries.clear()
+        if self.scope != "latest":
+            return self._serial
+        try:
+            return entry.get("name"), encode_text(entry.get("arguments"))
+        except NotJson:
+            return self._serial
+
+
+def tool_trace_view(
+    trace: Iterable[TraceEntry], scope: TraceScope = "latest", *, cycle: int | None = None
+) -> tuple[TraceEntry, ...]:
+    """Return what checks see of a whole trace. Linear; a run keeps a `ToolTrace` instead."""
+    kept = ToolTrace(scope)
+    for entry in trace:
+        kept.append(entry)
+    return kept.view(cycle)
+
+
+# ---------------------------------------------------------------------------------- reading
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """What the built-in checks want to know of one entry."""
+
+    name: str
+    #: How a report names the call.
+    label: str
+    exit_code: int | None
+    stdout: str | None
+
+
+def read_trace(trace: object) -> list[Call]:
+    """Return the calls of a trace, oldest first, leaving out what is no tool result.
+
+    An entry is the mapping of `trace_entry`, the same with camelCase keys or nested under
+    ``result``, ``output`` or ``content``, a TOOL_RESULT frame, or a str, which is stdout.
+    Never raises.
+    """
+    if not isinstance(trace, Iterable) or isinstance(trace, (str, bytes, Mapping)):
+        return []
+    calls: list[Call] = []
+    try:
+        for position, entry in enumerate(trace, 1):
+            call = _read_entry(entry, position)
+            if call is not None:
+                calls.append(call)
+    except Exception:
+        return calls  # the trace itself raised: what it gave before is what is known
+    return calls
+
+
+def _read_entry(entry: object, position: int) -> Call | None:
+    if isinstance(entry, str):
+        return Call(name="", label=f"entry {position}", exit_code=None, stdout=entry)
+    if isinstance(entry, Frame):
+        entry = entry.content if entry.type == "TOOL_RESULT" else None
+    if not isinstance(entry, Mapping):
+        return None
+    try:
+        return _read_mapping(entry, position)
+    except Exception:
+        return None  # a mapping that raises when it is read says nothing
+
+
+def _read_mapping(entry: Mapping[str, Any], position: int) -> Call | None:
+    levels = _levels(entry)
+    code = (
+        None
+        if _first(levels, "timed_out", "timedOut") is True
+        else _first(levels, "exit_code", "exitCode", "returncode")
+    )
+    stdout = _first(levels, "stdout")
+    name = _first(levels, "name")
+    call_id = _first(levels, "call_id", "callId", "id")
+    if not isinstance(name, str):
+        name = ""
+    label = name or "a tool"
+    label = (
+        f"{label} (call {call_id})" if isinstance(call_id, str) and call_id else f"{label} (entry {position})"
+    )
+    return Call(name=name, label=label, exit_code=_code(code), stdout=_stdout(stdout))
+
+
+def _levels(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the entry and what is nested in it, but nothing below an entry that speaks for itself.
+
+    Otherwise a tool's own output could claim the exit code that the process did not have.
+    """
+    levels = [entry]
+    while len(levels) < _MAX_NESTING and not _OWN.intersection(entry):
+        nested = next((entry[key] for key in _NESTS if isinstance(entry.get(key), Mapping)), None)
+        if nested is None:
+            break
+        entry = nested
+        levels.append(entry)
+    return levels
+
+
+_OWN: Final = frozenset({"exit_code", "exitCode", "returncode", "stdout", "ok"})
+
+
+def _first(levels: Sequence[Mapping[str, Any]], *keys: str) -> object:
+    for level in levels:
+        for key in keys:
+            value = level.get(key)
+            if value is not None:
+                return value
+    return None
+
+
+def _code(value: object) -> int | None:
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    if isinstance(value, str):
+        return read_integer(value)
+    return None
+
+
+def read_integer(text: str) -> int | None:
+    """Return the decimal integer a text is, sign and surrounding blanks allowed, else None."""
+    text = text.strip()
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 20):
+        return None
+    return int(text)
+
+
+def _stdout(value: object) -> str | None:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (bytes, bytearray)):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, (list, tuple)) and all(isinstance(chunk, str) for chunk in value):
+        return "".join(value)
+    return None
