@@ -176,6 +176,26 @@ class Workspace:
         """
         return self._at(path, lambda place: place.read(limit))
 
+    def in_directory(self, path: str, act: Callable[[int], _T]) -> _T:
+        """Call a function with an open handle of the directory at a path; return what it gave.
+
+        The handle is for calls that take a ``dir_fd``. What the function does relative to it
+        happens in the directory that was reached, wherever its name leads by then.
+
+        Raises:
+            Unreachable: As `stat`; also for what is no directory, and for an OSError of the
+                function.
+        """
+
+        def acted(place: _Place) -> _T:
+            handle = os.open(".", _LIST, dir_fd=place.handles[-1])
+            try:
+                return act(handle)
+            finally:
+                os.close(handle)
+
+        return self._at(path, acted)
+
     def glob(self, pattern: str, *, limit: int) -> Iterator[str]:
         """Yield the paths that match a pattern; they were listed, not yet looked at.
 
@@ -219,20 +239,16 @@ class Workspace:
     def _list(self, path: str, most: int) -> list[tuple[str, bool]]:
         """Return names and whether each is a directory; nothing for what cannot be listed."""
 
-        def names(place: _Place) -> list[tuple[str, bool]]:
-            handle = os.open(".", _LIST, dir_fd=place.handles[-1])
-            try:
-                with os.scandir(handle) as entries:
-                    return sorted(
-                        (entry.name, entry.is_dir(follow_symlinks=False))
-                        for entry in islice(entries, most)
-                        if _is_text(entry.name)
-                    )
-            finally:
-                os.close(handle)
+        def names(handle: int) -> list[tuple[str, bool]]:
+            with os.scandir(handle) as entries:
+                return sorted(
+                    (entry.name, entry.is_dir(follow_symlinks=False))
+                    for entry in islice(entries, most)
+                    if _is_text(entry.name)
+                )
 
         try:
-            return self._at(path, names)
+            return self.in_directory(path, names)
         except Unreachable:
             return []
 
