@@ -252,10 +252,11 @@ class JsonLinesLedgerStore:
     def _keep_blob(self, digest: str, blob: bytes) -> None:
         if digest in self._durable_blobs or digest in self._loose_blobs:
             return
-        path = self._blob_path(digest)
+        if not _DIGEST.fullmatch(digest):
+            raise ValueError(f"{digest[:80]!r} is not the hexadecimal SHA-256 of a blob")
         # Written in place: whoever writes the same blob at the same time writes the same bytes.
         self._blobs.mkdir(mode=0o700, exist_ok=True)
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = os.open(self._blobs / digest, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             if os.fstat(file).st_size != len(blob):
                 _write_all(file, blob)
@@ -267,7 +268,7 @@ class JsonLinesLedgerStore:
     def _sync(self, writer: _Writer) -> None:
         try:
             for digest in self._loose_blobs:
-                file = os.open(self._blob_path(digest), os.O_WRONLY | os.O_CLOEXEC)
+                file = os.open(self._blobs / digest, os.O_WRONLY | os.O_CLOEXEC)
                 try:
                     _sync_data(file)
                 finally:
@@ -324,17 +325,14 @@ class JsonLinesLedgerStore:
             raise LedgerUnavailable(run, f"{error.strerror} ({self._path(run)})") from error
 
     def blob(self, digest: str, /) -> bytes | None:
+        if not _DIGEST.fullmatch(digest):
+            return None
         try:
-            return self._blob_path(digest).read_bytes()
+            return (self._blobs / digest).read_bytes()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise LedgerError(f"blob {digest} cannot be read: {error.strerror}") from error
-
-    def _blob_path(self, digest: str) -> Path:
-        if not _DIGEST.fullmatch(digest):
-            raise LedgerError(f"{digest[:80]!r} is not the digest of a blob")
-        return self._blobs / digest
 
     def runs(self, *, prefix: str = "", limit: int | None = None) -> Iterator[RunSummary]:
         found = sorted((run for run in self._names() if run.startswith(prefix)), reverse=True)
