@@ -121,10 +121,22 @@ class Adaptogen(Verbs):
         self.store.begin()
         try:
             if self.store.log.head(GRAPH).seq == 0:
-                node = {"kind": "state", "payload": {}, "tags": ["seed"], "status": "active", "embedding": None}
-                edge = {"kind": "transition", "label": "", "guard": None, "enforcement": None, "weight": 1}
-                for id, label in _SEED_NODES.items():
-                    self.record(Draft("NodeUpserted", {**node, "id": id, "label": label}))
+                node: dict[str, Any] = {
+                    "kind": "state",
+                    "payload": {},
+                    "tags": ["seed"],
+                    "status": "active",
+                    "embedding": None,
+                }
+                edge: dict[str, Any] = {
+                    "kind": "transition",
+                    "label": "",
+                    "guard": None,
+                    "enforcement": None,
+                    "weight": 1,
+                }
+                for name, label in _SEED_NODES.items():
+                    self.record(Draft("NodeUpserted", {**node, "id": name, "label": label}))
                 for src, dst in _SEED_EDGES:
                     body = {**edge, "id": self.store.ids.next("G"), "src": src, "dst": dst}
                     self.record(Draft("EdgeUpserted", body))
@@ -167,7 +179,9 @@ class Adaptogen(Verbs):
     def close(self) -> None:
         """Close the file. Closing twice is harmless."""
         if not self._owner:
-            raise VerbFailed(ErrorCode.INVALID_INPUT, "this graph was made by as_actor: close the one it came from")
+            raise VerbFailed(
+                ErrorCode.INVALID_INPUT, "this graph was made by as_actor: close the one it came from"
+            )
         self.store.close()
 
     def __enter__(self) -> Adaptogen:
@@ -178,7 +192,7 @@ class Adaptogen(Verbs):
 
     def describe(self) -> dict[str, Any]:
         """Return the manifest: verbs with signatures, error codes with hints, tunables."""
-        return _describe(type(self))
+        return _describe()
 
     # memory
     remember = Memory.remember

@@ -80,9 +80,7 @@ def row_hash(
     """Return the 32-byte hash of a row: SHA-256 of previous hash, header array, LF and body."""
     shown = "null" if id is None else f'"{id}"' if id.isalnum() and id.isascii() else encode_text(id)
     because = "null" if cause is None else encode_text(cause)
-    header = (
-        f"[{_quoted(stream)},{seq},{at},{shown},{_quoted(type)},{_quoted(actor)},{_quoted(trust)},{because}]\n"
-    )
+    header = f"[{_quoted(stream)},{seq},{at},{shown},{_quoted(type)},{_quoted(actor)},{_quoted(trust)},{because}]\n"
     return hashlib.sha256(previous + header.encode() + body).digest()
 
 

@@ -8,21 +8,27 @@ from typing import Any
 
 from graphstate.errors import HINTS
 from graphstate.tunables import TUNABLES
+from graphstate.verbs.durability import Durability
+from graphstate.verbs.fsm import Moving
+from graphstate.verbs.intuition import Intuition
+from graphstate.verbs.memory import Memory
+from graphstate.verbs.observe import Observation
+from graphstate.verbs.structure import Structure
 
 __all__ = ("VERBS", "describe")
 
 #: The verbs by family, in the order in which they are best read.
-VERBS: Mapping[str, tuple[str, ...]] = {
-    "memory": ("remember", "get_node", "set_status", "archive", "deprecate", "recall", "fts_enabled"),
-    "structure": (
+VERBS: Mapping[type, tuple[str, ...]] = {
+    Memory: ("remember", "get_node", "set_status", "archive", "deprecate", "recall", "fts_enabled"),
+    Structure: (
         "link", "depend", "unlink", "get_edge", "ready", "topo", "reachable", "ancestors", "descendants",
     ),
-    "moving": ("set_cursor", "cursor", "legal_moves", "explain_transition", "transition"),
-    "intuition": ("suggest", "step", "reward", "get_stat"),
-    "durability": (
+    Moving: ("set_cursor", "cursor", "legal_moves", "explain_transition", "transition"),
+    Intuition: ("suggest", "step", "reward", "get_stat"),
+    Durability: (
         "checkpoint", "list_checkpoints", "rollback", "verify_integrity", "set_tunable", "get_tunables",
     ),
-    "observation": ("history", "metrics", "head"),
+    Observation: ("history", "metrics", "head"),
 }  # fmt: skip
 
 _SUMMARY = "A graph that is memory, policy and intuition at once: an event log over one SQLite file."
@@ -59,13 +65,14 @@ _PATTERNS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def describe(facade: type) -> dict[str, Any]:
-    """Return the manifest of a facade as plain JSON, fresh for each call."""
+def describe() -> dict[str, Any]:
+    """Return the manifest as plain JSON, fresh for each call."""
     return {
         "name": "adaptogen",
         "summary": _SUMMARY,
         "verbs": {
-            family: [_entry(getattr(facade, name)) for name in names] for family, names in VERBS.items()
+            family.__name__.lower(): [_entry(getattr(family, name)) for name in names]
+            for family, names in VERBS.items()
         },
         "errorCodes": [str(code) for code in HINTS],
         "errorHints": {str(code): hint for code, hint in HINTS.items()},

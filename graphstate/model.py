@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from graphstate._canonical import Json
 
@@ -122,8 +122,8 @@ class Move:
     enforcement: Enforcement
 
 
-@dataclass(frozen=True, slots=True)
-class Breakdown:
+# Made four at a time in every step: a named tuple costs a quarter of a frozen dataclass.
+class Breakdown(NamedTuple):
     """The three terms of a score."""
 
     reward: float
@@ -131,8 +131,7 @@ class Breakdown:
     explore: float
 
 
-@dataclass(frozen=True, slots=True)
-class Suggestion:
+class Suggestion(NamedTuple):
     """A legal move with its rank; the best comes first."""
 
     edge_id: str
@@ -267,6 +266,8 @@ def to_json(value: Any) -> Json:
     """Return a value of this module, or a list of them, as plain JSON."""
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name.rstrip("_"): to_json(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, (Suggestion, Breakdown)):
+        return {name.rstrip("_"): to_json(item) for name, item in zip(value._fields, value, strict=True)}
     if isinstance(value, (list, tuple)):
         return [to_json(item) for item in value]
     if isinstance(value, Mapping):
@@ -283,15 +284,14 @@ _NESTED: Mapping[str, Mapping[str, type]] = {
 
 def from_json(cls: type, data: Json) -> Any:
     """Return the value that `to_json` turned into this JSON."""
-    if not is_dataclass(cls) or not isinstance(data, dict):
-        return tuple(data) if isinstance(data, list) else data
+    names: Sequence[str] = getattr(cls, "_fields", None) or [f.name for f in fields(cls)]
     nested = _NESTED.get(cls.__name__, {})
     members: dict[str, Any] = {}
-    for f in fields(cls):
-        item = data[f.name.rstrip("_")]
-        if f.name in nested:
-            item = from_json(nested[f.name], item)
-        elif isinstance(item, list) and f.name != "payload":
+    for name in names:
+        item = data[name.rstrip("_")]
+        if name in nested:
+            item = None if item is None else from_json(nested[name], item)
+        elif isinstance(item, list) and name != "payload":
             item = tuple(item)
-        members[f.name] = item
+        members[name] = item
     return cls(**members)

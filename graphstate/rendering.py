@@ -26,9 +26,7 @@ def visible(text: str) -> str:
     """Return text as one line in which nothing is hidden or acts on a terminal."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(
-        c if c == " " or c.isprintable() else f"\\u{{{ord(c):x}}}" for c in text
-    )
+    return "".join(c if c == " " or c.isprintable() else f"\\u{{{ord(c):x}}}" for c in text)
 
 
 def summary(type: str, body: Mapping[str, Any]) -> str:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Database", "Durability", "SqliteDatabase", "SqlValue")
 
-SqlValue: TypeAlias = None | int | float | str | bytes
+SqlValue: TypeAlias = int | float | str | bytes | None
 Durability: TypeAlias = Literal["process", "power"]
 
 
@@ -115,14 +115,15 @@ class SqliteDatabase:
         self._in_memory = path == ":memory:"
         self._busy_timeout_ms = busy_timeout_ms
         self._synced = False
-        self._connection = self._connect(apsw, path, read_only)
+        self._connection = self._connect(path, read_only)
         self._connection.set_busy_timeout(busy_timeout_ms)
         self._cursor = self._connection.cursor()
         self._version = 0
 
-    def _connect(self, apsw: Any, path: str, read_only: bool) -> apsw.Connection:
-        readable: int = apsw.SQLITE_OPEN_READONLY
-        writable: int = apsw.SQLITE_OPEN_READWRITE
+    def _connect(self, path: str, read_only: bool) -> apsw.Connection:
+        import apsw
+
+        readable, writable = apsw.SQLITE_OPEN_READONLY, apsw.SQLITE_OPEN_READWRITE
         try:
             if not read_only:
                 return apsw.Connection(path, flags=writable)

@@ -88,13 +88,17 @@ class Log:
         )
         return [name for (name,) in rows]
 
-    def _term(self, text: str) -> int:
-        row = self._db.one("SELECT no FROM term WHERE text = ?", (text,)) or self._db.one(
-            "INSERT INTO term (text) VALUES (?) RETURNING no", (text,)
-        )
-        assert row is not None
-        no = self._terms[text] = int(row[0])
-        return no
+    def _term(self, text: str | None) -> int | None:
+        try:
+            return self._terms[text]
+        except KeyError:
+            assert text is not None
+            row = self._db.one("SELECT no FROM term WHERE text = ?", (text,)) or self._db.one(
+                "INSERT INTO term (text) VALUES (?) RETURNING no", (text,)
+            )
+            assert row is not None
+            no = self._terms[text] = int(row[0])
+            return no
 
     def append(self, stream: str, rows: Sequence[Row], *, expected: int | None) -> Head:
         """Add rows whose hashes their maker computed, after checking each of them.
@@ -121,15 +125,12 @@ class Log:
         """Add rows that are known to continue the chain."""
         if not rows:
             return self.head(stream)
-        no, terms, term = self.number(stream, create=True), self._terms, self._term
+        no, term = self.number(stream, create=True), self._term
         values: list[tuple[SqlValue, ...]] = []
-        for seq, at, id, type, actor, trust, cause, body, hash in rows:
+        for seq, at, row_id, kind, actor, trust, cause, body, digest in rows:
             values.append((
-                no, seq, at, id,
-                terms[type] if type in terms else term(type),
-                terms[actor] if actor in terms else term(actor),  # type: ignore[arg-type]  # None is in terms
-                terms[trust] if trust in terms else term(trust),  # type: ignore[arg-type]
-                cause, body.decode(), hash,
+                no, seq, at, row_id,
+                term(kind), term(actor), term(trust), cause, body.decode(), digest,
             ))  # fmt: skip
         if len(values) == 1:
             self._db.run(_INSERT, values[0])
@@ -146,13 +147,13 @@ class Log:
         """
         no, names = self.number(stream), self._names()
         while page := self._db.all(_READ, (no, after, _PAGE)):
-            for seq, at, id, type, actor, trust, cause, body, hash in page:
+            for seq, at, row_id, kind, actor, trust, cause, body, digest in page:
                 if upto is not None and seq > upto:
                     return
                 try:
                     yield Row(
-                        seq, at, id and id.decode(), names[type], actor and names[actor],
-                        trust and names[trust], cause and cause.decode(), body, hash,
+                        seq, at, row_id and row_id.decode(), names[kind], actor and names[actor],
+                        trust and names[trust], cause and cause.decode(), body, digest,
                     )  # fmt: skip
                 except (KeyError, UnicodeDecodeError) as error:
                     raise IntegrityBroken(f"row {seq} of stream {stream!r} cannot be read: {error}") from None
@@ -183,9 +184,7 @@ class Log:
 
     def hash_at(self, stream: str, seq: int) -> bytes | None:
         """Return the hash of one row, None if there is no such row."""
-        row = self._db.one(
-            "SELECT hash FROM event WHERE stream = ? AND seq = ?", (self.number(stream), seq)
-        )
+        row = self._db.one("SELECT hash FROM event WHERE stream = ? AND seq = ?", (self.number(stream), seq))
         return row[0] if row else (GENESIS if seq == 0 else None)
 
     def verified(self, stream: str) -> Head:
@@ -252,6 +251,16 @@ class Log:
         names = self._names()
         rows = self._db.all(_RECENT, (self.number(stream), from_seq, type, node, edge, limit))
         return [
-            Row(seq, at, id, names[kind], actor and names[actor], trust and names[trust], cause, body, hash)
-            for seq, at, id, kind, actor, trust, cause, body, hash in reversed(rows)
+            Row(
+                seq,
+                at,
+                row_id,
+                names[kind],
+                actor and names[actor],
+                trust and names[trust],
+                cause,
+                body,
+                digest,
+            )
+            for seq, at, row_id, kind, actor, trust, cause, body, digest in reversed(rows)
         ]

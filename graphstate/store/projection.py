@@ -18,7 +18,7 @@ from graphstate.store.db import Database, SqlValue
 from graphstate.store.schema import GRAPH_NO
 from graphstate.tunables import DEFAULTS
 
-__all__ = ("TRAIL", "CursorState", "Projection")
+__all__ = ("TRAIL", "CursorState", "Projection", "StatState")
 
 #: Moves of each cursor that a trace reward can reach back to.
 TRAIL = 64
@@ -35,12 +35,12 @@ rewarded_by, rewarded_move"""
 
 _NODE_BY_ID = f"SELECT {_NODE} FROM node WHERE id = ?"
 _EDGE_BY_ID = f"SELECT {_EDGE} FROM edge WHERE id = ?"
-_EDGES = f"SELECT {_EDGE} FROM edge WHERE src = ?1 AND kind = ?2 ORDER BY no"
 _STAT_BY_ID = f"SELECT {_STAT} FROM stat WHERE kind = ? AND id = ?"
-_STATS_OUT = f"""SELECT e.id, {_STAT} FROM edge e JOIN stat s ON s.kind = 'edge' AND s.id = e.id
-WHERE e.src = ? AND e.kind = 'transition'"""
-_STATUS_OUT = """SELECT DISTINCT n.id, n.status FROM edge e JOIN node n ON n.id = e.dst
-WHERE e.src = ? AND e.kind = 'transition'"""
+_MOVES_OUT = """SELECT e.id, e.src, e.dst, e.kind, e.label, e.guard, e.enforcement, e.weight,
+e.learned_weight, e.version, e.created_seq, e.updated_seq, n.status, s.visits, s.successes, s.failures,
+s.soft_violations, s.blocks, s.ema_reward, s.last_seq, s.rewarded_by, s.rewarded_move
+FROM edge e LEFT JOIN node n ON n.id = e.dst LEFT JOIN stat s ON s.kind = 'edge' AND s.id = e.id
+WHERE e.src = ? AND e.kind = 'transition' ORDER BY e.no"""
 
 _NODE_INSERT = "INSERT INTO node VALUES (NULL, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?) RETURNING no"
 _NODE_UPDATE = """UPDATE node SET kind = ?, label = ?, payload = ?, tags = ?, status = ?,
@@ -49,6 +49,7 @@ _EDGE_INSERT = "INSERT INTO edge VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, 0.0, 1, ?
 _EDGE_UPDATE = """UPDATE edge SET src = ?, dst = ?, kind = ?, label = ?, guard = ?, enforcement = ?,
 weight = ?, version = version + 1, updated_seq = ? WHERE id = ?"""
 _STAT_PUT = "INSERT OR REPLACE INTO stat VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_TWO_STATS_PUT = _STAT_PUT + ", (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _CURSOR_PUT = "INSERT OR REPLACE INTO cursor VALUES (?, ?, ?)"
 _TRAIL_PUT = "INSERT OR REPLACE INTO trail VALUES (?, ?, ?, ?, ?, ?)"
 
@@ -102,6 +103,12 @@ class StatState:
         self.softs, self.blocks, self.ema, self.last_seq = softs, blocks, ema, last_seq
         self.rewarded_by, self.rewarded_move = rewarded_by, rewarded_move
 
+    def values(self, kind: str, id: str) -> tuple[SqlValue, ...]:
+        return (
+            kind, id, self.visits, self.successes, self.failures, self.softs, self.blocks, self.ema,
+            self.last_seq, self.rewarded_by, self.rewarded_move,
+        )  # fmt: skip
+
     def frozen(self) -> Stat:
         return Stat(
             visits=self.visits, successes=self.successes, failures=self.failures,
@@ -148,6 +155,7 @@ class Projection:
         """Drop what is remembered of the tables: after a rollback, or when somebody else wrote."""
         self._cursors: dict[str, CursorState] = {}
         self._out: dict[str, tuple[Edge, ...]] = {}
+        self._edges: dict[str, Edge] = {}
         self._stats: dict[tuple[str, str], StatState | None] = {}
         self._status: dict[str, str | None] = {}
         self._tunables: dict[str, Json] | None = None
@@ -162,6 +170,8 @@ class Projection:
 
     def apply(self, row: Row, body: dict[str, Json]) -> None:
         """Fold one event into the tables. Unknown types change nothing."""
+        if len(self._edges) + len(self._stats) + len(self._status) > _REMEMBERED:
+            self.forget()
         fold = self._fold.get(row.type)
         if fold is not None:
             fold(row, body)
@@ -200,18 +210,36 @@ class Projection:
         return int(row[0]) if row else 0
 
     def _node_upserted(self, row: Row, body: dict[str, Json]) -> None:
-        id, tags = body["id"], body["tags"]
+        node_id, tags = body["id"], body["tags"]
         tag_text = encode_text(tags)
         embedding = None if body["embedding"] is None else encode_text(body["embedding"])
-        old = self._db.one("SELECT no, tags FROM node WHERE id = ?", (id,))
-        kind, label, payload, status = body["kind"], body["label"], encode_text(body["payload"]), body["status"]
+        old = self._db.one("SELECT no, tags FROM node WHERE id = ?", (node_id,))
+        kind, label, payload, status = (
+            body["kind"],
+            body["label"],
+            encode_text(body["payload"]),
+            body["status"],
+        )
         if old is None:
             new = self._db.one(
                 _NODE_INSERT,
-                (id, kind, label, payload, tag_text, status, row.seq, row.seq, row.at, row.at, embedding),
+                (
+                    node_id,
+                    kind,
+                    label,
+                    payload,
+                    tag_text,
+                    status,
+                    row.seq,
+                    row.seq,
+                    row.at,
+                    row.at,
+                    embedding,
+                ),
             )
             assert new is not None
             no, changed = new[0], bool(tags)
+            self._out[node_id] = ()
         else:
             no, changed = old[0], old[1] != tag_text
             self._db.run(
@@ -224,7 +252,7 @@ class Projection:
                 )
         if changed:
             self._db.many("INSERT OR IGNORE INTO node_tag VALUES (?, ?)", [(tag, no) for tag in tags])
-        self._status[id] = status
+        self._status[node_id] = status
 
     def _node_status_changed(self, row: Row, body: dict[str, Json]) -> None:
         self._db.run(
@@ -234,22 +262,29 @@ class Projection:
         self._status[body["id"]] = body["status"]
 
     def _edge_upserted(self, row: Row, body: dict[str, Json]) -> None:
-        id, src, dst = body["id"], body["src"], body["dst"]
-        policy = (body["kind"], body["label"], body["guard"], body["enforcement"], float(body["weight"]))
-        old = self._db.one("SELECT src, dst FROM edge WHERE id = ?", (id,))
-        if old is None:
-            self._db.run(_EDGE_INSERT, (id, src, dst, *policy, row.seq, row.seq))
-        else:
-            self._db.run(_EDGE_UPDATE, (src, dst, *policy, row.seq, id))
+        edge_id, src, dst, kind = body["id"], body["src"], body["dst"], body["kind"]
+        label, guard, enforcement, weight = body["label"], body["guard"], body["enforcement"], body["weight"]
+        values = (src, dst, kind, label, guard, enforcement, float(weight))
+        old = self._db.one("SELECT src, dst FROM edge WHERE id = ?", (edge_id,))
+        if old is not None:
+            self._db.run(_EDGE_UPDATE, (*values, row.seq, edge_id))
+            self._edges.pop(edge_id, None)
             self._out.pop(old[0], None)
+            self._out.pop(src, None)
             if old != (src, dst):  # what was learned belongs to the old ends
-                self._drop_stat("edge", id)
-        self._out.pop(src, None)
+                self._drop_stat("edge", edge_id)
+            return
+        self._db.run(_EDGE_INSERT, (edge_id, *values, row.seq, row.seq))
+        edge = self._edges[edge_id] = _edge((edge_id, *values, 0.0, 1, row.seq, row.seq))
+        self._stats["edge", edge_id] = None
+        if kind == "transition" and src in self._out:
+            self._out[src] += (edge,)
 
     def _edge_removed(self, row: Row, body: dict[str, Json]) -> None:
         old = self._db.one("DELETE FROM edge WHERE id = ? RETURNING src", (body["id"],))
         if old is not None:
             self._out.pop(old[0], None)
+            self._edges.pop(body["id"], None)
             self._drop_stat("edge", body["id"])
 
     def _cursor_moved(self, row: Row, body: dict[str, Json]) -> None:
@@ -263,10 +298,12 @@ class Projection:
         moves = state.moves + 1
         self._put_cursor(actor, nodes if to in nodes else (*nodes, to), moves)
         self._db.run(_TRAIL_PUT, (actor, moves % TRAIL, moves, edge, origin, to))
-        for kind, id in (("edge", edge), ("node", to)):
-            stat = self._touch(kind, id, row.seq)
+        touched: tuple[SqlValue, ...] = ()
+        for kind, scope in (("edge", edge), ("node", to)):
+            stat = self._touch(kind, scope, row.seq)
             stat.visits += 1
-            self._put_stat(kind, id, stat)
+            touched += stat.values(kind, scope)
+        self._db.run(_TWO_STATS_PUT, touched)
 
     def _blocked_attempt(self, row: Row, body: dict[str, Json]) -> None:
         stat = self._touch("edge", body["edgeId"], row.seq)
@@ -282,25 +319,24 @@ class Projection:
         value, alpha, actor = float(body["value"]), float(body["alpha"]), row.actor or ""
         moves = self.cursor(actor).moves
         for scope in body["scopes"]:
-            kind, id = scope["kind"], scope["id"]
-            if not self._exists(kind, id):
+            kind, scope_id = scope["kind"], scope["id"]
+            if not self._exists(kind, scope_id):
                 continue
-            stat = self._touch(kind, id, row.seq)
+            stat = self._touch(kind, scope_id, row.seq)
             stat.ema = scoring.credit(stat.ema, value, float(scope["weight"]), alpha)
             stat.successes += value >= 0
             stat.failures += value < 0
             stat.rewarded_by, stat.rewarded_move = actor, moves
-            self._put_stat(kind, id, stat)
+            self._put_stat(kind, scope_id, stat)
 
     def _config_set(self, row: Row, body: dict[str, Json]) -> None:
-        self._db.run("INSERT OR REPLACE INTO tunable VALUES (?, ?)", (body["key"], encode_text(body["value"])))
+        self._db.run(
+            "INSERT OR REPLACE INTO tunable VALUES (?, ?)", (body["key"], encode_text(body["value"]))
+        )
         self._tunables = None
 
     def _exists(self, kind: str, id: str) -> bool:
-        if self._stats.get((kind, id)) is not None:
-            return True
-        sql = "SELECT 1 FROM edge WHERE id = ?" if kind == "edge" else "SELECT 1 FROM node WHERE id = ?"
-        return self._db.one(sql, (id,)) is not None
+        return (self.edge(id) if kind == "edge" else self.status(id)) is not None
 
     def _touch(self, kind: str, id: str, seq: int) -> StatState:
         stat = self._stat(kind, id)
@@ -309,14 +345,8 @@ class Projection:
         stat.last_seq = seq
         return stat
 
-    def _put_stat(self, kind: str, id: str, s: StatState) -> None:
-        self._db.run(
-            _STAT_PUT,
-            (
-                kind, id, s.visits, s.successes, s.failures, s.softs, s.blocks, s.ema, s.last_seq,
-                s.rewarded_by, s.rewarded_move,
-            ),
-        )  # fmt: skip
+    def _put_stat(self, kind: str, id: str, stat: StatState) -> None:
+        self._db.run(_STAT_PUT, stat.values(kind, id))
 
     def _drop_stat(self, kind: str, id: str) -> None:
         self._db.run("DELETE FROM stat WHERE kind = ? AND id = ?", (kind, id))
@@ -324,7 +354,8 @@ class Projection:
 
     def _put_cursor(self, actor: str, nodes: tuple[str, ...], moves: int) -> None:
         self._cursors[actor] = CursorState(nodes, moves)
-        self._db.run(_CURSOR_PUT, (actor, encode_text(nodes), moves))
+        # Ids need no escapes.
+        self._db.run(_CURSOR_PUT, (actor, '["' + '","'.join(nodes) + '"]' if nodes else "[]", moves))
 
     # ------------------------------------------------------------------ what a step needs
 
@@ -341,17 +372,13 @@ class Projection:
         """Return the transition edges out of a node, oldest first."""
         edges = self._out.get(node)
         if edges is None:
-            if len(self._out) + len(self._stats) + len(self._status) > _REMEMBERED:
-                self.forget()
-            edges = tuple(_edge(row) for row in self._db.all(_EDGES, (node, "transition")))
-            known = {row[0]: row[1:] for row in self._db.all(_STATS_OUT, (node,))} if edges else {}
-            for edge in edges:
-                if ("edge", edge.id) not in self._stats:
-                    values = known.get(edge.id)
-                    self._stats["edge", edge.id] = StatState(*values) if values else None
-            if edges:
-                self._status.update(self._db.all(_STATUS_OUT, (node,)))
-            self._out[node] = edges
+            found: list[Edge] = []
+            for row in self._db.all(_MOVES_OUT, (node,)):
+                edge = self._edges[row[0]] = _edge(row)
+                found.append(edge)
+                self._status[edge.dst] = row[12]
+                self._stats["edge", edge.id] = None if row[13] is None else StatState(*row[13:])
+            edges = self._out[node] = tuple(found)
         return edges
 
     def status(self, node: str) -> str | None:
@@ -402,8 +429,12 @@ class Projection:
 
     def edge(self, id: str) -> Edge | None:
         """Return an edge."""
-        row = self._db.one(_EDGE_BY_ID, (id,))
-        return _edge(row) if row else None
+        edge = self._edges.get(id)
+        if edge is None:
+            row = self._db.one(_EDGE_BY_ID, (id,))
+            if row is not None:
+                edge = self._edges[id] = _edge(row)
+        return edge
 
     def out_ids(self, node: str, kind: str) -> list[str]:
         """Return where the edges of a kind lead from a node."""
@@ -417,7 +448,7 @@ class Projection:
 
     def node_ids(self) -> list[str]:
         """Return the ids of all nodes, sorted."""
-        return [id for (id,) in self._db.all("SELECT id FROM node ORDER BY id")]
+        return [node for (node,) in self._db.all("SELECT id FROM node ORDER BY id")]
 
     def edges(self, kind: str) -> list[tuple[str, str]]:
         """Return (src, dst) of all edges of a kind."""
@@ -425,7 +456,7 @@ class Projection:
 
     def ready(self, done: Sequence[str]) -> list[str]:
         """Return the active nodes not in ``done`` whose prerequisites all are, sorted."""
-        return [id for (id,) in self._db.all(_READY, (encode_text(list(done)),))]
+        return [node for (node,) in self._db.all(_READY, (encode_text(list(done)),))]
 
     def counts(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return how many nodes of each status and edges of each kind there are."""

@@ -93,7 +93,9 @@ _FULL_TEXT = "CREATE VIRTUAL TABLE node_text USING fts5(text, content='', conten
 _MARK_APPLICATION = f"PRAGMA application_id={APPLICATION_ID}"
 _MARK_VERSION = f"PRAGMA user_version={FORMAT_VERSION}"
 
-_SCHEMA = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'node\\_text\\_%' ESCAPE '\\'"
+_SCHEMA = (
+    "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'node\\_text\\_%' ESCAPE '\\'"
+)
 
 
 def create(db: Database, *, full_text: bool) -> None:

@@ -19,17 +19,16 @@ __all__ = ("Snapshots", "Taken", "state_bytes")
 #: Automatic snapshots that are kept beside those that checkpoints name.
 KEPT = 2
 
-_DUMP = """SELECT json_object(
-'node', (SELECT json_group_array(json_array(no, id, kind, label, payload, tags, status, version,
-    created_seq, updated_seq, created_at, updated_at, embedding)) FROM (SELECT * FROM node ORDER BY no)),
-'edge', (SELECT json_group_array(json_array(no, id, src, dst, kind, label, guard, enforcement, weight,
-    learned_weight, version, created_seq, updated_seq)) FROM (SELECT * FROM edge ORDER BY no)),
-'stat', (SELECT json_group_array(json_array(kind, id, visits, successes, failures, soft_violations,
-    blocks, ema_reward, last_seq, rewarded_by, rewarded_move)) FROM (SELECT * FROM stat ORDER BY kind, id)),
-'cursor', (SELECT json_group_array(json_array(actor, nodes, moves)) FROM (SELECT * FROM cursor ORDER BY actor)),
-'trail', (SELECT json_group_array(json_array(actor, slot, move, edge, src, dst))
-    FROM (SELECT * FROM trail ORDER BY actor, slot)),
-'tunable', (SELECT json_group_array(json_array(key, value)) FROM (SELECT * FROM tunable ORDER BY key)))"""
+_DUMP = """SELECT '{"node":' || (SELECT json_group_array(json_array(no, id, kind, label, payload, tags, status, version,
+    created_seq, updated_seq, created_at, updated_at, embedding)) FROM (SELECT * FROM node ORDER BY no))
+|| ',"edge":' || (SELECT json_group_array(json_array(no, id, src, dst, kind, label, guard, enforcement, weight,
+    learned_weight, version, created_seq, updated_seq)) FROM (SELECT * FROM edge ORDER BY no))
+|| ',"stat":' || (SELECT json_group_array(json_array(kind, id, visits, successes, failures, soft_violations,
+    blocks, ema_reward, last_seq, rewarded_by, rewarded_move)) FROM (SELECT * FROM stat ORDER BY kind, id))
+|| ',"cursor":' || (SELECT json_group_array(json_array(actor, nodes, moves)) FROM (SELECT * FROM cursor ORDER BY actor))
+|| ',"trail":' || (SELECT json_group_array(json_array(actor, slot, move, edge, src, dst))
+    FROM (SELECT * FROM trail ORDER BY actor, slot))
+|| ',"tunable":' || (SELECT json_group_array(json_array(key, value)) FROM (SELECT * FROM tunable ORDER BY key)) || '}'"""
 
 _LOAD = (
     """INSERT INTO node SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
@@ -87,7 +86,7 @@ class Snapshots:
         rows = self._db.all(
             "SELECT id, seq, hash FROM snapshot WHERE seq <= ? ORDER BY seq DESC, id DESC", (seq,)
         )
-        return [Taken(id, Head(at, hash)) for id, at, hash in rows]
+        return [Taken(name, Head(at, digest)) for name, at, digest in rows]
 
     def read(self, id: str) -> str | None:
         """Return a snapshot's state, None if its bytes do not have their digest any more."""
@@ -107,13 +106,11 @@ class Snapshots:
 
     def damaged(self) -> list[str]:
         """Return the ids of snapshots whose bytes changed."""
-        return [id for (id,) in self._db.all("SELECT id FROM snapshot") if self.read(id) is None]
+        return [name for (name,) in self._db.all("SELECT id FROM snapshot") if self.read(name) is None]
 
     def mark(self, name: str, head: Head, snapshot: str, at: int) -> None:
         """Put a checkpoint on an event; a name that exists moves."""
-        self._db.run(
-            "INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?, ?, ?)", (name, *head, snapshot, at)
-        )
+        self._db.run("INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?, ?, ?)", (name, *head, snapshot, at))
 
     def checkpoint(self, name: str) -> Head | None:
         """Return the event a checkpoint stands on."""

@@ -340,9 +340,9 @@ class Store:
             if len(body) > MAX_EVENT_BYTES:
                 raise StorageFull(f"an event of {len(body)} bytes, more than the {MAX_EVENT_BYTES} allowed")
             at = self.now()
-            id = self.ids.next("E")
-            previous = row_hash(previous, GRAPH, seq, at, id, draft.type, actor, trust, cause, body)
-            rows.append(Row(seq, at, id, draft.type, actor, trust, cause, body, previous))
+            row_id = self.ids.next("E")
+            previous = row_hash(previous, GRAPH, seq, at, row_id, draft.type, actor, trust, cause, body)
+            rows.append(Row(seq, at, row_id, draft.type, actor, trust, cause, body, previous))
             cause = None
         head = self.log.extend(GRAPH, rows)
         for row, draft in zip(rows, drafts, strict=True):
@@ -431,13 +431,13 @@ class Store:
 
     def snapshot(self, *, actor: str | None, trust: str | None, cause: str | None = None) -> Taken:
         """Keep the state of the head, and record that with its digest."""
-        head, id = self.log.head(GRAPH), self.ids.next("S")
-        digest = self.snapshots.take(id, head, self.now())
-        body = {"snapshotId": id, "seq": head.seq, "digest": digest.hex()}
+        head, name = self.log.head(GRAPH), self.ids.next("S")
+        digest = self.snapshots.take(name, head, self.now())
+        body = {"snapshotId": name, "seq": head.seq, "digest": digest.hex()}
         self.record([Draft("SnapshotTaken", body)], actor=actor, trust=trust, cause=cause)
         self.projection.set_snapshot_seq(head.seq)
         self._snapshot_due = 0
-        return Taken(id, head)
+        return Taken(name, head)
 
     def _replay(self, upto: Head, *, after: int) -> int:
         count = 0

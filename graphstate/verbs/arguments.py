@@ -33,7 +33,9 @@ def refuse(message: str, code: ErrorCode = ErrorCode.INVALID_INPUT, **details: A
 def identifier(value: object, what: str = "id") -> str:
     """An id: 1 to 128 of A-Z a-z 0-9 . _ : -, the first a letter or digit."""
     if not is_valid_id(value):
-        refuse(f"{what} must be 1 to 128 of A-Z a-z 0-9 . _ : - beginning with a letter or digit, not {value!r:.160}")
+        refuse(
+            f"{what} must be 1 to 128 of A-Z a-z 0-9 . _ : - beginning with a letter or digit, not {value!r:.160}"
+        )
     return str(value)
 
 

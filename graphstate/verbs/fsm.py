@@ -11,6 +11,7 @@ from graphstate.errors import ErrorCode
 from graphstate.events import Draft
 from graphstate.model import Edge, Move, Outcome, Trace
 from graphstate.results import Ok, Result
+from graphstate.store.projection import StatState
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
 from graphstate.verbs.memory import known
@@ -48,15 +49,13 @@ class Moving(Verbs):
         return Ok(wanted)
 
     @query
-    def legal_moves(
-        self, *, vars: Mapping[str, Json] | None = None, actor: str | None = None
-    ) -> list[Move]:
+    def legal_moves(self, *, vars: Mapping[str, Json] | None = None, actor: str | None = None) -> list[Move]:
         """Return every edge the cursor may take now, in the order of heads and edges."""
         _check_vars(vars)
         return [
             Move(edge_id=edge.id, to=edge.dst, from_=edge.src, decision=trace.decision,
                  enforcement=trace.effective_enforcement)
-            for edge, trace in candidates(self, moving_actor(self, actor))
+            for edge, _, trace in candidates(self, moving_actor(self, actor))
         ]  # fmt: skip
 
     @verb
@@ -116,8 +115,8 @@ def _require_active(graph: Verbs, node: str) -> None:
         refuse(f"{node!r} is {status}, only an active node can be entered", ErrorCode.ILLEGAL_TRANSITION)
 
 
-def candidates(graph: Verbs, actor: str) -> Iterator[tuple[Edge, Trace]]:
-    """Yield the edges that may be taken, with their decisions. Reads memory only."""
+def candidates(graph: Verbs, actor: str) -> Iterator[tuple[Edge, StatState | None, Trace]]:
+    """Yield the edges that may be taken, with statistic and decision. Reads memory only."""
     projection = graph.store.projection
     for head in projection.cursor(actor).nodes:
         for edge in projection.moves_out(head):
@@ -125,7 +124,7 @@ def candidates(graph: Verbs, actor: str) -> Iterator[tuple[Edge, Trace]]:
                 stat = projection.live_stat("edge", edge.id)
                 trace = policy.decide(edge, soft_violations=stat.softs if stat else 0)
                 if trace.decision != "deny":
-                    yield edge, trace
+                    yield edge, stat, trace
 
 
 def chosen(graph: Verbs, to: str | None, edge_id: str | None, actor: str) -> tuple[Edge, Trace]:
@@ -150,7 +149,11 @@ def chosen(graph: Verbs, to: str | None, edge_id: str | None, actor: str) -> tup
     if not found:
         heads = ", ".join(projection.cursor(actor).nodes) or "nowhere"
         via = f" by edge {edge_id!r}" if edge_id is not None else ""
-        refuse(f"no transition edge leads from {heads} to {to!r}{via}", ErrorCode.ILLEGAL_TRANSITION, hint=NO_EDGE)
+        refuse(
+            f"no transition edge leads from {heads} to {to!r}{via}",
+            ErrorCode.ILLEGAL_TRANSITION,
+            hint=NO_EDGE,
+        )
     return min(found, key=lambda item: _RANK[item[1].decision])
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from graphstate import scoring
 from graphstate._canonical import Json
 from graphstate.errors import ErrorCode
 from graphstate.events import Draft
-from graphstate.model import Breakdown, Edge, Rewarded, Stat, Step, Suggestion, Trace
+from graphstate.model import Breakdown, Rewarded, Stat, Step, Suggestion
 from graphstate.results import Ok, Result
 from graphstate.store.projection import TRAIL
 from graphstate.verbs import arguments
@@ -154,12 +154,11 @@ def _ranked(graph: Verbs, actor: str) -> tuple[list[Suggestion], list[float]]:
     projection = graph.store.projection
     tunables = projection.tunables()
     half_life, strategy = float(tunables["decayHalfLife"]), tunables["explore"]
-    moves: list[tuple[Edge, Trace]] = list(candidates(graph, actor))
-    stats = [projection.live_stat("edge", edge.id) for edge, _ in moves]
-    total = sum(stat.visits for stat in stats if stat)
+    moves = list(candidates(graph, actor))
+    total = sum(stat.visits for _, stat, _ in moves if stat)
     draws: list[float] = []
     ranked: list[Suggestion] = []
-    for (edge, trace), stat in zip(moves, stats, strict=True):
+    for edge, stat, trace in moves:
         visits, ema, reward = 0, 0.0, 0.0
         if stat is not None:
             visits, ema = stat.visits, stat.ema
@@ -183,4 +182,4 @@ def _ranked(graph: Verbs, actor: str) -> tuple[list[Suggestion], list[float]]:
             )
         )  # fmt: skip
     ranked.sort(key=lambda s: (-s.score, s.edge_id))
-    return cast("list[Suggestion]", ranked), draws
+    return ranked, draws

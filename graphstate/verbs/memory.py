@@ -7,7 +7,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from graphstate._canonical import Json, encode_text
 from graphstate.errors import ErrorCode
@@ -120,17 +120,17 @@ class Memory(Verbs):
             expect_version: Fail with Conflict unless the node is at this version; 0 means
                 that it must not exist.
         """
-        id = arguments.identifier(id)
-        old = self.store.projection.node(id)
+        known_id = arguments.identifier(id)
+        old = self.store.projection.node(known_id)
         current = old.version if old else 0
         if expect_version is not None and expect_version != current:
             arguments.whole(expect_version, "expect_version", least=0, most=2**53)
             refuse(
-                f"{id!r} is at version {current}, not at {expect_version}",
+                f"{known_id!r} is at version {current}, not at {expect_version}",
                 ErrorCode.CONFLICT,
                 current=current,
             )
-        base = old or Node(id=id, label=id)
+        base = old or Node(id=known_id, label=known_id)
         value = base.payload if isinstance(payload, Keep) else {} if payload is None else payload
         if patch is not None:
             arguments.json_bytes(patch, "patch")
@@ -144,7 +144,7 @@ class Memory(Verbs):
         if size > most:
             refuse(f"the payload has {size} bytes, maxPayloadBytes is {most}", ErrorCode.PAYLOAD_TOO_LARGE)
         body: dict[str, Any] = {
-            "id": id,
+            "id": known_id,
             "kind": base.kind if kind is None else arguments.name(kind, "kind"),
             "label": base.label if label is None else arguments.text(label, "label", arguments.MAX_LABEL),
             "payload": value,
@@ -155,7 +155,7 @@ class Memory(Verbs):
         (row,) = self.record(Draft("NodeUpserted", body), actor=actor, cause=cause)
         return Ok(
             Node(
-                id=id, kind=body["kind"], label=body["label"], payload=value, tags=tuple(body["tags"]),
+                id=known_id, kind=body["kind"], label=body["label"], payload=value, tags=tuple(body["tags"]),
                 status=body["status"], version=current + 1, created_seq=old.created_seq if old else row.seq,
                 updated_seq=row.seq, created_at=old.created_at if old else row.at, updated_at=row.at,
                 embedding=None if body["embedding"] is None else tuple(body["embedding"]),
@@ -172,12 +172,7 @@ class Memory(Verbs):
         self, id: str, status: Status, *, actor: str | None = None, cause: str | None = None
     ) -> Result[Node]:
         """Set a node's status and return the node. Its version stays."""
-        id = known(self.store, id)
-        body = {"id": id, "status": arguments.choice(status, "status", STATUSES)}
-        self.record(Draft("NodeStatusChanged", body), actor=actor, cause=cause)
-        node = self.store.projection.node(id)
-        assert node is not None
-        return Ok(node)
+        return _with_status(self, id, status, actor, cause)
 
     @verb
     def archive(self, id: str, *, actor: str | None = None, cause: str | None = None) -> Result[Node]:
@@ -228,9 +223,7 @@ class Memory(Verbs):
             found = _by_text(self.store, text, wanted, most if embedding is None else -1)
         else:
             embedded = embedding is not None
-            found = self.store.projection.recall(
-                **wanted, limit=-1 if embedded else most, embedded=embedded
-            )
+            found = self.store.projection.recall(**wanted, limit=-1 if embedded else most, embedded=embedded)
         if embedding is None:
             return list(found)
         vector = arguments.embedding(embedding)
@@ -246,12 +239,11 @@ class Memory(Verbs):
         return self.store.full_text
 
 
-def _with_status(
-    graph: Verbs, id: str, status: Literal["archived", "deprecated"], actor: str | None, cause: str | None
-) -> Result[Node]:
-    id = known(graph.store, id)
-    graph.record(Draft("NodeStatusChanged", {"id": id, "status": status}), actor=actor, cause=cause)
-    node = graph.store.projection.node(id)
+def _with_status(graph: Verbs, id: str, status: str, actor: str | None, cause: str | None) -> Result[Node]:
+    node_id = known(graph.store, id)
+    body = {"id": node_id, "status": arguments.choice(status, "status", STATUSES)}
+    graph.record(Draft("NodeStatusChanged", body), actor=actor, cause=cause)
+    node = graph.store.projection.node(node_id)
     assert node is not None
     return Ok(node)
 

@@ -148,9 +148,7 @@ def known_edge(store: Store, edge_id: object) -> Edge:
 def _closure(store: Store, start: str, kind: str, *, forward: bool) -> list[str]:
     arguments.choice(kind, "kind", EDGE_KINDS)
     step = store.projection.out_ids if forward else store.projection.in_ids
-    return sorted(
-        algorithms.closure(arguments.identifier(start, "node id"), lambda node: step(node, kind))
-    )
+    return sorted(algorithms.closure(arguments.identifier(start, "node id"), lambda node: step(node, kind)))
 
 
 def _link(

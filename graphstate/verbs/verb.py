@@ -99,7 +99,7 @@ def _make(
     name = method.__name__
 
     @wraps(method)
-    def call(self: Verbs, *args: P.args, **kwargs: P.kwargs) -> Result[T]:
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Result[T]:
         store = self.store
         try:
             store.begin(sync=sync)
@@ -158,7 +158,7 @@ def query(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any,
     """
 
     @wraps(method)
-    def call(self: Verbs, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         store = self.store
         store.begin_read()
         try:
@@ -174,10 +174,9 @@ def catches_up_text(method: Callable[Concatenate[Any, P], T]) -> Callable[Concat
     """Let a query refresh the full-text index first, if it was called with ``text=``."""
 
     @wraps(method)
-    def call(self: Verbs, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         if kwargs.get("text") is not None:
             self.store.catch_up_text()
         return method(self, *args, **kwargs)
 
     return call
-
