@@ -2,8 +2,8 @@
 
 The grammar is the published one: `--name value` or `--name=value` anywhere, the other words in
 order, `--` ends the flags, a value may begin with `-`. No file of the graph is opened here.
-Written by hand because argparse refuses a flag's value that begins with `-`, loses a word that
-is `--` itself (Python 3.11), and costs a call of the program more than all of this.
+Written by hand because argparse refuses a flag's value that begins with `-`, and on Python 3.11
+loses a word that is `--` itself.
 """
 
 from __future__ import annotations

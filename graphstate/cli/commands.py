@@ -1,6 +1,6 @@
 """The commands as a table: one row each, read by the program, its help, the reference and the tests.
 
-A command names a verb of the facade and hands it the words and flags that were given under the
+A command names a verb of the facade and hands it the words and flags that were given, under the
 verb's own parameter names. The few that show something else than a verb's answer have a
 function of their own.
 """
@@ -23,10 +23,11 @@ from graphstate.cli.arguments import (
     Word,
 )
 
-__all__ = ("COMMANDS", "EVERYWHERE", "FLAGS", "Command", "Opens", "Shown", "help_text")
+__all__ = ("COMMANDS", "EVERYWHERE", "FLAGS", "GROUPS", "Command", "Opens", "Shown", "help_text")
 
-#: Whether the file is opened to be read, to be written, or not at all.
-Opens: TypeAlias = Literal["read", "write", "nothing"]
+#: What happens to the file: it is read (no byte changes), changed, changed or made if absent,
+#: read without words and changed with them, or left alone.
+Opens: TypeAlias = Literal["reads", "changes", "makes", "changes with words", "nothing"]
 
 
 class Shown(NamedTuple):
@@ -43,69 +44,70 @@ class Command(NamedTuple):
 
     name: str
     help: str
+    opens: Opens
     words: tuple[Word, ...] = ()
     flags: tuple[Flag, ...] = ()
-    opens: Opens = "write"
     #: the verb, if it is not the name in snake_case
     verb: str = ""
-    #: instead of the verb; `graph` is None if nothing is opened
-    run: Callable[[Any, dict[str, Any]], Any] | None = None
+    #: instead of the verb; its first argument is None if no file is opened
+    run: Callable[..., Any] | None = None
 
     @property
     def usage(self) -> str:
         shown = [word.shown for word in self.words] + [f"[{flag.shown}]" for flag in self.flags]
         return " ".join(("adaptogen", self.name, *shown))
 
+    @property
+    def verb_name(self) -> str:
+        return self.verb or self.name.replace("-", "_")
+
     def call(self, graph: Any, values: dict[str, Any]) -> Any:
         """Run the command; the answer is a `Result`, a plain value or a `Shown`."""
         if self.run is not None:
-            return self.run(graph, values)
+            return self.run(graph, **values)
         given = dict(values)
         words = [given.pop(word.name) for word in self.words if word.name in given]
-        return getattr(graph, self.verb or self.name.replace("-", "_"))(*words, **given)
+        return getattr(graph, self.verb_name)(*words, **given)
 
 
 # -------------------------------------------------------------- commands that are more than a verb
 
 
-def _get(graph: Any, values: dict[str, Any]) -> Shown:
-    node = graph.get_node(values["id"])
+def _get(graph: Any, id: str) -> Shown:
+    node = graph.get_node(id)
     return Shown(node, exit_code=0 if node is not None else 1)
 
 
-def _cursor(graph: Any, values: dict[str, Any]) -> Any:
-    return graph.cursor()
+def _cursor(graph: Any, nodes: list[str], **given: Any) -> Any:
+    return graph.set_cursor(nodes, **given) if nodes else graph.cursor()
 
 
-def _history(graph: Any, values: dict[str, Any]) -> Shown:
-    from graphstate.cli.output import visible
-
-    entries = graph.history(**values)
-    lines = ("\t".join((str(e.seq), e.type, visible(e.summary))) for e in entries)
-    return Shown(entries, "\n".join(lines))
+def _history(graph: Any, **filters: Any) -> Shown:
+    entries = graph.history(**{"limit": 20} | filters)
+    return Shown(entries, "\n".join(f"{entry.seq}\t{entry.type}\t{entry.summary}" for entry in entries))
 
 
-def _render(graph: Any, values: dict[str, Any]) -> Shown:
+def _render(graph: Any) -> Shown:
     text = graph.render()
     return Shown(text, text)
 
 
-def _status(graph: Any, values: dict[str, Any]) -> Shown:
+def _status(graph: Any) -> Shown:
     value = {
         "cursor": graph.cursor(),
         "moves": graph.suggest(),
         "ready": graph.ready(),
-        "seq": graph.head().seq,
+        "seq": graph.metrics().events,
     }
     return Shown(value, graph.render())
 
 
-def _verify(graph: Any, values: dict[str, Any]) -> Shown:
-    report = graph.verify_integrity(**values)
+def _verify(graph: Any, **options: Any) -> Shown:
+    report = graph.verify_integrity(**options)
     return Shown(report, exit_code=0 if report.ok else 1)
 
 
-def _describe(graph: Any, values: dict[str, Any]) -> Any:
+def _describe(_: None) -> Any:
     from graphstate.manifest import describe
 
     return describe()
@@ -115,33 +117,208 @@ def _describe(graph: Any, values: dict[str, Any]) -> Any:
 
 _ID = Word("id", "the node", TEXT)
 _TO = Word("to", "the node to move to", TEXT)
-_VARS = Flag("vars", "an object that guards read as vars", OBJECT)
-_EDGE = Flag("edge-id", "the edge", TEXT)
-_CAUSE = Flag("cause", "a text of your own; a second call with it changes nothing", TEXT)
-_LIMIT = Flag("limit", "at most this many", COUNT)
+_NAME = Word("name", "the checkpoint", TEXT)
+_VARS = Flag("vars", "object that guards read as vars", OBJECT)
+_EDGE = Flag("edge-id", "this very edge", TEXT)
+_CAUSE = Flag("cause", "text that makes the call happen once: repeated, it gets the first answer", TEXT)
+_VERSION = Flag("expect-version", "fail with Conflict unless it is at this version; 0: must not exist", COUNT)
 
-_ROWS = (
-    Command("status", "the cursor, its ranked moves, what is ready", opens="read", run=_status),
-    Command("render", "the same as text only", opens="read", run=_render),
-    Command("describe", "verbs, errors and tunables for a program", opens="nothing", run=_describe),
-    Command("suggest", "the legal moves, best first, with reasons", (), (_VARS,), opens="read"),
-    Command(
-        "explain",
-        "how a move would be decided",
-        (_TO,),
-        (_VARS,),
-        opens="read",
-        verb="explain_transition",
+GROUPS: Mapping[str, tuple[Command, ...]] = {
+    "inspect": (
+        Command("status", "cursor, ranked moves, what is ready", "reads", run=_status),
+        Command("render", "the same as a picture in text", "reads", run=_render),
+        Command("suggest", "legal moves, best first, with the terms of their scores", "reads", (), (_VARS,)),
+        Command(
+            "explain", "how a move would be decided", "reads", (_TO,), (_EDGE, _VARS), "explain_transition"
+        ),
+        Command("legal-moves", "moves that are not denied", "reads", (), (_VARS,)),
+        Command(
+            "ready",
+            "nodes whose prerequisites are done",
+            "reads",
+            (Word("done", "nodes that are done", TEXT, many=True),),
+        ),
+        Command("topo", "all nodes, prerequisites first", "reads"),
+        Command("get", "a node; null and exit code 1 if there is none", "reads", (_ID,), run=_get),
+        Command(
+            "recall",
+            "nodes that meet every condition",
+            "reads",
+            (),
+            (
+                Flag("id", "with this id", TEXT),
+                Flag("text", "with all these words in label, payload or tags", TEXT),
+                Flag("kind", "of this kind", TEXT),
+                Flag("tag", "with this tag", TEXT),
+                Flag("status", "active, archived or deprecated", TEXT),
+                Flag("embedding", "nearest to this array of numbers first", NUMBERS),
+                Flag("limit", "at most so many, 50 if absent", COUNT),
+            ),
+        ),
+        Command(
+            "history",
+            "the newest events, oldest first",
+            "reads",
+            (Word("limit", "how many, 20 if absent", COUNT, optional=True),),
+            (
+                Flag("type", "of this type", TEXT),
+                Flag("node", "about this node", TEXT),
+                Flag("edge", "about this edge", TEXT),
+                Flag("from-seq", "from this event on", COUNT),
+            ),
+            run=_history,
+        ),
+        Command("metrics", "counts of the whole graph", "reads"),
+        Command(
+            "verify",
+            "check the hash chains; exit code 1 if one is broken",
+            "reads",
+            (),
+            (Flag("deep", "everything from the start, and the projection against a replay", SWITCH),),
+            "verify_integrity",
+            _verify,
+        ),
+        Command("describe", "verbs, error codes, tunables as data", "nothing", run=_describe),
     ),
-    Command("legal-moves", "the moves that are not denied", (), (_VARS,), opens="read"),
-    Command("ready", "nodes whose prerequisites are done", (Word("done", "finished nodes", TEXT, many=True),), opens="read"),
-    Command("topo", "all nodes, prerequisites first", opens="read"),
+    "change": (
+        Command(
+            "remember",
+            "create a node or change it; what is not given stays",
+            "makes",
+            (_ID,),
+            (
+                Flag("kind", "such as fact or task", TEXT),
+                Flag("label", "a name for people", TEXT),
+                Flag("payload", "the memory itself, replaced", JSON),
+                Flag("patch", "object merged into the payload; null removes a key", OBJECT),
+                Flag("tags", "its tags, replaced", NAMES),
+                Flag("status", "active, archived or deprecated", TEXT),
+                Flag("embedding", "array of numbers", NUMBERS),
+                _VERSION,
+                _CAUSE,
+            ),
+        ),
+        Command(
+            "link",
+            "add an edge",
+            "changes",
+            (Word("src", "where it starts", TEXT), Word("dst", "where it leads", TEXT)),
+            (
+                Flag("id", "made up if absent", TEXT),
+                Flag("kind", "transition, dependency or reference", TEXT),
+                Flag("label", "a name for people", TEXT),
+                Flag("guard", "condition on the move", TEXT),
+                Flag("enforcement", "off, soft or hard", TEXT),
+                Flag("weight", "prior, from 0; 1 if absent", NUMBER),
+                Flag("upsert", "replace the edge that has this id", SWITCH),
+                _VERSION,
+                _CAUSE,
+            ),
+        ),
+        Command(
+            "depend",
+            "let a node depend on another; a cycle is refused with its path",
+            "changes",
+            (Word("node", "what waits", TEXT), Word("prereq", "what comes first", TEXT)),
+            (Flag("id", "made up if absent", TEXT), Flag("label", "a name for people", TEXT), _CAUSE),
+        ),
+        Command("unlink", "remove an edge", "changes", (Word("edge_id", "the edge", TEXT),), (_CAUSE,)),
+        Command("archive", "put a node aside", "changes", (_ID,), (_CAUSE,)),
+        Command("deprecate", "mark a node as superseded", "changes", (_ID,), (_CAUSE,)),
+        Command(
+            "cursor",
+            "print the cursor, or set it",
+            "changes with words",
+            (Word("nodes", "where it shall stand", TEXT, many=True),),
+            (_CAUSE,),
+            "set_cursor",
+            _cursor,
+        ),
+        Command(
+            "transition",
+            "move the cursor; exit code 0 also when the move is denied",
+            "changes",
+            (_TO,),
+            (_EDGE, _VARS, _CAUSE),
+        ),
+        Command(
+            "step",
+            "take the best move, or the best to a node, and reward it",
+            "changes",
+            (Word("to", "the node to move to", TEXT, optional=True),),
+            (Flag("reward", "credit the move with this", NUMBER), _VARS, _CAUSE),
+        ),
+        Command(
+            "reward",
+            "credit the last move, or the named edge",
+            "changes",
+            (Word("value", "0 and more is a success", NUMBER),),
+            (
+                _EDGE,
+                Flag("trace", "credit the moves before it too, each one less", SWITCH),
+                Flag("depth", "how many moves a trace reaches back, 5 if absent", COUNT),
+                Flag("lambda", "share of credit that each earlier move keeps", NUMBER, "lambda_"),
+                _CAUSE,
+            ),
+        ),
+    ),
+    "durability": (
+        Command("checkpoint", "name the present state", "changes", (_NAME,), (_CAUSE,)),
+        Command(
+            "rollback",
+            "return to a checkpoint; later events are set aside, not deleted",
+            "changes",
+            (_NAME,),
+            (Flag("reason", "kept with what is set aside", TEXT),),
+        ),
+        Command("checkpoints", "their names and places", "reads", verb="list_checkpoints"),
+        Command("tunables", "all settings", "reads", verb="get_tunables"),
+        Command(
+            "set-tunable",
+            "store a setting",
+            "makes",
+            (
+                Word("key", "see tunables", TEXT),
+                Word("value", "JSON, so text needs quotes: '\"greedy\"'", JSON),
+            ),
+            (_CAUSE,),
+        ),
+    ),
+}
+
+COMMANDS: Mapping[str, Command] = {row.name: row for rows in GROUPS.values() for row in rows}
+
+#: Flags that every command takes. They are the program's, no verb sees them.
+EVERYWHERE = (
+    Flag("db", "the file; else .agentloop/state.db here or above, else ./adaptogen.db", TEXT),
+    Flag("actor", "who acts, and whose cursor moves", TEXT),
+    Flag("trust", "developer, person, model, tool or import; person if absent", TEXT),
+    Flag("json", "one line of JSON", SWITCH),
+    Flag("debug", "show where an unexpected error came from", SWITCH),
+    Flag("help", "show the usage of the command", SWITCH),
 )
 
-COMMANDS: Mapping[str, Command] = {row.name: row for row in _ROWS}
-EVERYWHERE = ()
-FLAGS: Mapping[str, Flag] = {}
+FLAGS: Mapping[str, Flag] = {
+    flag.name: flag for flags in (*(row.flags for row in COMMANDS.values()), EVERYWHERE) for flag in flags
+}
 
 
 def help_text(command: Command | None) -> str:
-    return ""
+    """Return the usage of a command, or of the program."""
+    if command is not None:
+        rows = [(word.shown, word.help) for word in command.words]
+        rows += [(flag.shown, flag.help) for flag in (*command.flags, *EVERYWHERE)]
+        return "\n".join((f"usage: {command.usage}", f"  {command.help}", "", *_columns(rows)))
+    lines = ["usage: adaptogen COMMAND [--db FILE] [--json] ...", ""]
+    for group, rows_ in GROUPS.items():
+        lines += [f"{group}:", *_columns([(row.name, row.help) for row in rows_]), ""]
+    lines += [
+        "JSON is given as text, as @FILE or as - for standard input. -- ends the flags.",
+        "adaptogen help COMMAND shows its words and flags.",
+    ]
+    return "\n".join(lines)
+
+
+def _columns(rows: list[tuple[str, str]]) -> list[str]:
+    width = max(len(name) for name, _ in rows)
+    return [f"  {name:{width}}  {text}" for name, text in rows]

@@ -11,14 +11,12 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from graphstate.cli.arguments import Usage, nearest, split
-from graphstate.cli.commands import COMMANDS, FLAGS, Command, Shown, help_text
+from graphstate._canonical import Json
+from graphstate.cli.arguments import SWITCH, Flag, Usage, Word, nearest, split
+from graphstate.cli.commands import COMMANDS, EVERYWHERE, FLAGS, Command, Shown, help_text
 from graphstate.cli.output import OutputFailed, complain, json_text, visible, write
-
-if TYPE_CHECKING:
-    from graphstate.adaptogen import Adaptogen
 
 __all__ = ("find_database", "main")
 
@@ -28,16 +26,16 @@ class Terminated(BaseException):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+    """Run one command and return its exit code. Nothing is raised, unless ``--debug`` is given."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         with _terminable():
             return _run(words)
     except Usage as error:
-        complain(f"{error}")
+        complain(str(error))
         return 2
     except OutputFailed as error:
-        complain(f"{error}")
+        complain(str(error))
         return 1
     except KeyboardInterrupt:
         return 130
@@ -46,101 +44,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if "--debug" in words:
             raise
-        complain(f"unexpected {type(error).__name__}: {error} (--debug shows where)")
+        complain(f"unexpected {type(error).__name__}: {error} (--debug shows where it came from)")
         return 1
-
-
-def _run(words: Sequence[str]) -> int:
-    positional, given = split(words, FLAGS)
-    name, *rest = positional or ["help"]
-    if name == "help" or "help" in given:
-        asked = rest[0] if name == "help" and rest else name
-        write(help_text(None if asked == "help" else _command(asked)))
-        return 0
-    command = _command(name)
-    values = _read(command, rest, given)
-    answer, code = _answer(command, values, given.get("db"))
-    if isinstance(answer, Shown):
-        code = answer.exit_code
-        if answer.text is not None and "json" not in given:
-            write(visible(answer.text, tabs=True))
-            return code
-        answer = answer.value
-    write(json_text(answer, one_line="json" in given))
-    return code
-
-
-def _command(name: str) -> Command:
-    command = COMMANDS.get(name)
-    if command is None:
-        raise Usage(f"unknown command {name!r:.80}{nearest(name, COMMANDS) or '; see adaptogen help'}")
-    return command
-
-
-def _read(command: Command, words: Sequence[str], given: dict[str, str]) -> dict[str, Any]:
-    """Turn words and flags into the parameters of the command's verb."""
-    values: dict[str, Any] = {}
-    left = list(words)
-    for word in command.words:
-        if word.many:
-            values[word.name] = [_value(word.name.upper(), word.kind.read, text) for text in left]
-            left = []
-        elif left:
-            values[word.name] = _value(word.name.upper(), word.kind.read, left.pop(0))
-        elif not word.optional:
-            raise Usage(f"{command.name} needs {word.name.upper()}; usage: {command.usage}")
-    if left:
-        raise Usage(f"{command.name} does not take {left[0]!r:.80}; usage: {command.usage}")
-    for name, text in given.items():
-        flag = command.flag(name)
-        if flag is None:
-            raise Usage(f"{command.name} has no flag --{name}; usage: {command.usage}")
-        if flag.parameter:
-            values[flag.parameter] = _value(f"--{name}", flag.kind.read, text)
-    return values
-
-
-def _value(name: str, read: Any, text: str) -> Any:
-    try:
-        return read(text)
-    except Usage as error:
-        raise Usage(f"{name}: {error}") from None
-
-
-def find_database(start: str = ".") -> str:
-    """Return the project's file, `.agentloop/state.db` upwards from here, else `adaptogen.db` here."""
-    folder = os.path.abspath(start)
-    while True:
-        candidate = os.path.join(folder, ".agentloop", "state.db")
-        if os.path.isfile(candidate):
-            return candidate
-        above = os.path.dirname(folder)
-        if above == folder:
-            return os.path.join(start, "adaptogen.db")
-        folder = above
-
-
-def _answer(command: Command, values: dict[str, Any], path: str | None) -> tuple[Any, int]:
-    """Run the command on its file; a failure of the verb or of opening becomes its JSON."""
-    from graphstate.errors import OpenError, StoreError, VerbFailed
-    from graphstate.model import to_json
-    from graphstate.results import Fail, Ok
-
-    try:
-        if command.opens == "nothing":
-            return command.call(None, values), 0
-        with _opened(command, path or find_database(), values) as graph:
-            answer = command.call(graph, values)
-    except (StoreError, VerbFailed, OpenError) as error:
-        ...
-    if isinstance(answer, Fail):
-        return answer.to_json(), 1
-    return to_json(answer.value if isinstance(answer, Ok) else answer), 0
 
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Turn SIGTERM into an exception while the store may be open."""
+    """Turn SIGTERM into an exception, so that an open store is closed."""
 
     def terminate(number: int, frame: object) -> NoReturn:
         raise Terminated
@@ -150,3 +60,112 @@ def _terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _run(argv: Sequence[str]) -> int:
+    words, given = split(argv, FLAGS)
+    name, *rest = words or ["help"]
+    if name == "help" or "help" in given:
+        asked = name if name != "help" else rest[0] if rest else None
+        write(help_text(None if asked is None else _command(asked)))
+        return 0
+    command = _command(name)
+    answer = _answer(command, _values(command, rest, given), given)
+    if answer.text is not None and "json" not in given:
+        write(visible(answer.text, tabs=True))
+    else:
+        write(json_text(answer.value, one_line="json" in given))
+    return answer.exit_code
+
+
+def _command(name: str) -> Command:
+    command = COMMANDS.get(name)
+    if command is None:
+        raise Usage(f"unknown command {name!r:.80}{nearest(name, COMMANDS) or '; see adaptogen help'}")
+    return command
+
+
+def _values(command: Command, words: Sequence[str], given: dict[str, str]) -> dict[str, Any]:
+    """Read words and flags as the parameters of the command's verb."""
+    values: dict[str, Any] = {}
+    left = list(words)
+    for word in command.words:
+        if word.many:
+            values[word.name] = [_value(word, text) for text in left]
+            left = []
+        elif left:
+            values[word.name] = _value(word, left.pop(0))
+        elif not word.optional:
+            raise Usage(f"{command.name} needs {word.shown}; usage: {command.usage}")
+    if left:
+        raise Usage(f"{command.name} does not take {left[0]!r:.80}; usage: {command.usage}")
+    own = {flag.name: flag for flag in command.flags}
+    everywhere = {flag.name for flag in EVERYWHERE}
+    for name in given:
+        if name in everywhere:
+            continue
+        if name not in own:
+            raise Usage(f"{command.name} has no flag --{name}; usage: {command.usage}")
+        flag = own[name]
+        values[flag.parameter or name.replace("-", "_")] = flag.kind is SWITCH or _value(flag, given[name])
+    return values
+
+
+def _value(place: Word | Flag, text: str) -> Any:
+    try:
+        return place.kind.read(text)
+    except Usage as error:
+        raise Usage(f"{place.shown.strip('[]')}: {error}") from None
+
+
+def find_database() -> str:
+    """Return the project's ``.agentloop/state.db``, here or above, else ``adaptogen.db`` here."""
+    folder = os.getcwd()
+    while True:
+        candidate = os.path.join(folder, ".agentloop", "state.db")
+        if os.path.isfile(candidate):
+            return candidate
+        above = os.path.dirname(folder)
+        if above == folder:
+            return "adaptogen.db"
+        folder = above
+
+
+def _answer(command: Command, values: dict[str, Any], given: dict[str, str]) -> Shown:
+    """Run the command on its file. What the verb or the file refuses becomes JSON and code 1."""
+    from graphstate.adaptogen import DEFAULT_ACTOR, Adaptogen
+    from graphstate.errors import OpenError, StoreError, VerbFailed
+    from graphstate.model import to_json
+    from graphstate.results import Fail, Ok
+
+    if command.opens == "nothing":
+        return Shown(command.call(None, values))
+    path = given["db"] if "db" in given else find_database()
+    if not path:
+        raise Usage("--db needs the name of a file")
+    reads = command.opens == "reads" or (command.opens == "changes with words" and not any(values.values()))
+    if command.opens != "makes" and path != ":memory:" and not os.path.exists(path):
+        hint = "create it with remember, or name another file with --db"
+        return _failed("NotFound", f"there is no graph {path}", hint)
+    actor, trust = given.get("actor", DEFAULT_ACTOR), given.get("trust", "person")
+    try:
+        with Adaptogen.open(
+            path, seed=False, actor=actor, trust=trust, read_only=reads, durability="power"
+        ) as graph:
+            answer = command.call(graph, values)
+    except VerbFailed as error:
+        return _failed(str(error.code), error.message, error.hint, error.details)
+    except StoreError as error:
+        return _failed(str(error.code), str(error), Fail(error.code, "").hint, dict(error.details))
+    except OpenError as error:
+        return _failed(type(error).__name__, str(error), "name another file with --db")
+    if isinstance(answer, Fail):
+        return Shown(answer.to_json(), exit_code=1)
+    if isinstance(answer, Shown):
+        return answer._replace(value=to_json(answer.value))
+    return Shown(to_json(answer.value if isinstance(answer, Ok) else answer))
+
+
+def _failed(code: str, message: str, hint: str, details: Json = None) -> Shown:
+    value = {"code": code, "message": message, "hint": hint}
+    return Shown(value | {"details": details} if details else value, exit_code=1)
