@@ -238,6 +238,7 @@ class Adaptogen(Verbs):
     # observation
     history = Observation.history
     metrics = Observation.metrics
+    render = Observation.render
     head = Observation.head
 
 

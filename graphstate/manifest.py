@@ -28,7 +28,7 @@ VERBS: Mapping[type, tuple[str, ...]] = {
     Durability: (
         "checkpoint", "list_checkpoints", "rollback", "verify_integrity", "set_tunable", "get_tunables",
     ),
-    Observation: ("history", "metrics", "head"),
+    Observation: ("history", "metrics", "render", "head"),
 }  # fmt: skip
 
 _SUMMARY = "A graph that is memory, policy and intuition at once: an event log over one SQLite file."

@@ -1,13 +1,14 @@
-"""Text for people: one line about an event. Pure."""
+"""Text for people: one line about an event, a picture of the moment. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from graphstate._canonical import encode_text
+from graphstate._canonical import Json, encode_text
+from graphstate.model import Suggestion
 
-__all__ = ("summary", "visible")
+__all__ = ("picture", "summary", "visible")
 
 _SUMMARIES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "TransitionTaken": lambda b: f"{b['from'] or '-'} -> {b['to']} via {b['edgeId']}",
@@ -33,3 +34,29 @@ def summary(type: str, body: Mapping[str, Any]) -> str:
     """Return one line about an event; its type if there is nothing more to say."""
     describe = _SUMMARIES.get(type)
     return visible(describe(body) if describe else type)
+
+
+def picture(
+    cursor: Sequence[str],
+    moves: Sequence[Suggestion],
+    ready: Sequence[str],
+    rewards: Iterable[tuple[int, Json]],
+    seq: int,
+) -> str:
+    """Return where the cursor stands, where it can go, and what was learned last.
+
+    Args:
+        rewards: (event, value) of the last rewards, oldest first.
+        seq: The end of the log.
+    """
+    lines = [f"cursor: {', '.join(cursor) or '(none)'}", f"moves ({len(moves)}):"]
+    lines += [
+        f"  -> {move.to} [{move.enforcement}] score={move.score:.2f} conf={move.confidence:.2f}"
+        f" visits={move.visits} ema={move.ema_reward:.2f}"
+        for move in moves
+    ] or ["  (none)"]
+    lines.append(f"ready: {', '.join(ready) or '(none)'}")
+    given = [f"  {encode_text(value)} @ seq {at}" for at, value in rewards]
+    if given:
+        lines += ["recent rewards:", *given]
+    return "\n".join((*lines, f"seq: {seq}"))

@@ -458,6 +458,10 @@ class Projection:
         """Return the active nodes not in ``done`` whose prerequisites all are, sorted."""
         return [node for (node,) in self._db.all(_READY, (encode_text(list(done)),))]
 
+    def visited(self) -> list[str]:
+        """Return the nodes that a move has ever entered."""
+        return [node for (node,) in self._db.all("SELECT id FROM stat WHERE kind = 'node' AND visits > 0")]
+
     def counts(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return how many nodes of each status and edges of each kind there are."""
         nodes = dict(self._db.all("SELECT status, count(*) FROM node GROUP BY status"))

@@ -8,15 +8,17 @@ from typing import Any
 from graphstate._canonical import decode
 from graphstate.events import GRAPH
 from graphstate.model import HistoryEntry, Metrics
-from graphstate.rendering import summary
+from graphstate.rendering import picture, summary
 from graphstate.verbs import arguments
+from graphstate.verbs.fsm import moving_actor
+from graphstate.verbs.intuition import Intuition
 from graphstate.verbs.verb import Verbs, query
 
 __all__ = ("Observation",)
 
 
 class Observation(Verbs):
-    """history, metrics, head."""
+    """history, metrics, render, head."""
 
     __slots__ = ()
 
@@ -79,6 +81,22 @@ class Observation(Verbs):
             fts_enabled=self.store.full_text,
             durability=self.store.durability,
             cuts=projection.cut(),
+        )
+
+    @query
+    def render(self, *, actor: str | None = None) -> str:
+        """Return a picture in text: cursor, ranked moves, what is ready, the last rewards.
+
+        Ready are the nodes whose prerequisites have all been visited, less the visited ones.
+        """
+        projection, log = self.store.projection, self.store.log
+        rewards = log.recent(GRAPH, from_seq=1, limit=3, type="RewardApplied", node=None, edge=None)
+        return picture(
+            projection.cursor(moving_actor(self, actor)).nodes,
+            Intuition.suggest(self, actor=actor),
+            projection.ready(projection.visited()),
+            [(row.seq, decode(row.body)["value"]) for row in rewards],
+            log.head(GRAPH).seq,
         )
 
     @query
