@@ -36,6 +36,7 @@ __all__ = (
     "ToolAdapterWrapper",
     "as_tool",
     "create_tool_adapter_wrapper",
+    "is_async",
     "tool_failure",
 )
 
@@ -360,7 +361,7 @@ class ToolAdapterWrapper:
 
     async def _invoke(self, tool: Tool, call: ToolCall) -> object:
         bound = _bind(tool, call)
-        if not _is_async(tool.handler):
+        if not is_async(tool.handler):
             return await self._in_thread(tool, call, bound)
         value = bound()
         return await cast(Awaitable[object], value) if inspect.isawaitable(value) else value
@@ -396,11 +397,11 @@ class ToolAdapterWrapper:
         return await cast(Awaitable[object], value) if inspect.isawaitable(value) else value
 
 
-def _is_async(handler: Callable[..., Any]) -> bool:
-    target = handler.func if isinstance(handler, partial) else handler
-    if inspect.iscoroutinefunction(target):
-        return True
-    return not inspect.isroutine(target) and inspect.iscoroutinefunction(type(target).__call__)
+def is_async(function: Callable[..., Any]) -> bool:
+    """Return whether calling this stays on the event loop, as far as can be told beforehand."""
+    target = function.func if isinstance(function, partial) else function
+    targets = [target] if inspect.isroutine(target) else [target, type(target).__call__]
+    return any(inspect.iscoroutinefunction(item) or inspect.isasyncgenfunction(item) for item in targets)
 
 
 def _bind(tool: Tool, call: ToolCall) -> Callable[[], object]:

@@ -1,0 +1,89 @@
+"""The constructors that users call, with their options spelled out."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable
+from typing import Any, Final, ParamSpec
+
+from agentloop.loop.agent import AgentLoop
+from agentloop.loop.looping import LoopingAgentLoop, LoopingOptions
+from agentloop.loop.options import LoopOptions, check_count
+
+__all__ = ("create_agent_loop", "create_looping_agent_loop")
+
+P = ParamSpec("P")
+
+
+def _taking(options: Callable[P, object]) -> Callable[[Callable[..., AgentLoop]], Callable[P, AgentLoop]]:
+    """Give a factory the signature of the options it takes, so that they are written down once."""
+    return lambda factory: factory
+
+
+def _names(options: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(options))
+
+
+_LOOP: Final = _names(LoopOptions)
+
+
+def _refuse_unknown(function: str, given: dict[str, Any], known: tuple[str, ...]) -> None:
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1, cutoff=0.4)
+            hint = f": did you mean {near[0]!r}?" if near else ""
+            raise TypeError(f"{function} has no option {name!r}{hint}")
+
+
+@_taking(LoopOptions)
+def create_agent_loop(**options: Any) -> AgentLoop:
+    """Return a loop: an agent works, cheap checks or an evaluator judge, until it is done.
+
+    The loop is a duplex that serves one run. Enter it with ``async with``, write
+    ``{"type": "TICK"}`` to its sink and read its source; or ``await loop.run()``. All options
+    are keywords; `LoopOptions` documents each of them with its default.
+
+    Raises:
+        AgentLoopConfigError: An adapter, a prompt builder or the parser is missing.
+        TypeError: An option is unknown or has the wrong type.
+        ValueError: A number is out of range, or a word is none of the legal ones.
+    """
+    _refuse_unknown("create_agent_loop", options, _LOOP)
+    return AgentLoop(LoopOptions(**options))
+
+
+#: Outer options that have their own meaning here, and are not handed to inner loops.
+_OUTER: Final = tuple(name for name in _names(LoopingOptions) if name != "inner_options")
+
+
+def create_looping_agent_loop(
+    *,
+    inner_loop_factory: Callable[..., Any] | None = None,
+    inner_max_iterations: int | None = None,
+    **options: Any,
+) -> LoopingAgentLoop:
+    """Return a loop of loops: one inner loop per node, while ``should_continue`` says so.
+
+    Args:
+        inner_loop_factory: Makes each inner loop; `create_agent_loop` if not given.
+        inner_max_iterations: The cycles of each inner loop; ``max_iterations`` is the number
+            of inner loops.
+        **options: ``should_continue(result, index)`` (default: never), ``node_provider``
+            (a function of the index, sync or async, or an iterable; None ends the run),
+            ``max_iterations`` (10), ``on_progress``, ``share_symbolics`` (True), the buffer
+            options, ``ledger``, ``run_id``, ``labels``, ``raise_errors``; everything else
+            goes to every inner loop.
+
+    Raises:
+        TypeError: An option is unknown or has the wrong type.
+        ValueError: A number is out of range.
+    """
+    factory = inner_loop_factory or create_agent_loop
+    outer = {name: options.pop(name) for name in _OUTER if name in options}
+    if inner_loop_factory is None:
+        _refuse_unknown("create_looping_agent_loop", options, _LOOP + _OUTER)
+    check_count("max_iterations", outer.get("max_iterations", 10), 0)
+    if inner_max_iterations is not None:
+        options["max_iterations"] = inner_max_iterations
+    return LoopingAgentLoop(LoopingOptions(inner_loop_factory=factory, inner_options=options, **outer))

@@ -1,0 +1,61 @@
+"""What happened in earlier cycles, as prompt builders see it.
+
+Entries are frozen once and shared, so showing ten thousand of them costs no more than
+showing one: nothing is copied. They are still dicts and lists to whoever reads or prints them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+__all__ = ("FrozenDict", "FrozenList", "History", "freeze")
+
+
+def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
+    raise TypeError(f"the history is read-only: copy the {type(self).__name__} before changing it")
+
+
+class FrozenDict(dict[str, Any]):
+    """A dict that refuses every change."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = _refuse
+    __ior__ = _refuse
+
+
+class FrozenList(list[Any]):
+    """A list that refuses every change."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = append = clear = extend = _refuse
+    insert = pop = remove = reverse = sort = _refuse
+
+
+class History(FrozenList):
+    """The entries of a run, oldest first; grows while the run goes on.
+
+    One entry a cycle: ``{iteration, agent_text, tool_calls, tool_results, empty, truncated,
+    checks, evaluation}``; the last two are None until they are known.
+    """
+
+    __slots__ = ()
+
+    def add(self, entry: dict[str, Any]) -> None:
+        """Append an entry, frozen. For the loop only."""
+        list.append(self, freeze(entry))
+
+    def amend(self, **values: Any) -> None:
+        """Replace the newest entry by one with these values. For the loop only."""
+        list.__setitem__(
+            self, -1, FrozenDict({**self[-1], **{key: freeze(item) for key, item in values.items()}})
+        )
+
+
+def freeze(value: Any) -> Any:
+    """Return the value with every dict and list in it refusing changes."""
+    kind = type(value)
+    if kind is dict:
+        return FrozenDict({key: freeze(item) for key, item in value.items()})
+    if kind is list or kind is tuple:
+        return FrozenList([freeze(item) for item in value])
+    return value

@@ -1,0 +1,82 @@
+"""The way in: what an adapter says is repaired and redacted here, once, before anybody sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from agentloop.frames import TEXT, Frame, clean
+from agentloop.redact import RedactingStream, Redactor
+
+__all__ = ("Ingress",)
+
+
+class Ingress:
+    """Takes the frames of one turn after another.
+
+    A TEXT that ends in half a surrogate pair, or in what could begin a known secret, is held
+    back until the next one decides it, so a frame may come out later than it went in.
+    """
+
+    __slots__ = ("_half", "_redactor", "_stream")
+
+    def __init__(self, redactor: Redactor | None) -> None:
+        self._redactor = redactor
+        self._half = ""
+        self._stream = RedactingStream(redactor) if redactor is not None else None
+
+    def begin(self) -> None:
+        """Forget what a turn that was cut left behind."""
+        self._half = ""
+        if self._stream is not None:
+            self._stream.flush()
+
+    def take(self, frame: Frame) -> Sequence[Frame]:
+        """Return what this frame makes visible, in order."""
+        content = frame.content
+        if frame.type != TEXT:
+            if not content:
+                return (*self.rest(), frame)
+            return (*self.rest(), Frame(frame.type, self.redact(frame.to_dict()["content"]), meta=frame.meta))
+        text = content.get("text")
+        if type(text) is str and text.isascii() and not self._half and len(content) == 1:
+            shown = text if self._stream is None else self._stream.feed(text)
+            if shown == text:
+                return (frame,)
+            return (Frame(TEXT, {"text": shown}, meta=frame.meta),) if shown else ()
+        return self._slowly(frame)
+
+    def _slowly(self, frame: Frame) -> Sequence[Frame]:
+        rest = {key: item for key, item in frame.to_dict()["content"].items() if key != "text"}
+        if frame.content.get("final") is True:
+            before = self.rest()
+            return (*before, Frame(TEXT, self.redact({"text": clean(frame.text), **rest}), meta=frame.meta))
+        text = self._half + frame.text
+        self._half = ""
+        if text and "\ud800" <= text[-1] <= "\udbff":
+            text, self._half = text[:-1], text[-1]
+        text = cast(str, clean(text))
+        if self._stream is not None:
+            text = self._stream.feed(text)
+        if not text and frame.text and not rest:
+            return ()
+        return (Frame(TEXT, {"text": text, **self.redact(rest)}, meta=frame.meta),)
+
+    def rest(self) -> Sequence[Frame]:
+        """Return what was held back, now that nothing can decide it any more."""
+        if not self._half and self._stream is None:
+            return ()
+        text = self._stream.flush() if self._stream is not None else ""
+        if self._half:
+            text, self._half = text + "\ufffd", ""
+        return (Frame(TEXT, {"text": text}),) if text else ()
+
+    def redact(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Return the content without secrets."""
+        return (
+            content if self._redactor is None else cast(dict[str, Any], self._redactor.redact_value(content))
+        )
+
+    def redact_text(self, text: str) -> str:
+        """Return the text without secrets."""
+        return text if self._redactor is None else self._redactor.redact_text(text)

@@ -1,0 +1,402 @@
+"""The looping driver: one agent-evaluator loop after another, over the nodes of a provider.
+
+What follows what is decided in `rounds`; here it is done, recorded and passed on.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol, cast
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+
+from agentloop.determinism import Clock, RunIds, SystemClock
+from agentloop.errors import StreamAborted
+from agentloop.frames import PROGRESS_TYPES, TICK, Frame
+from agentloop.ledger import LEDGER_VERSION, Recorder
+from agentloop.loop.cycle import Emit, Faulted
+from agentloop.loop.failures import Failed, Stopped, message_of
+from agentloop.loop.lifecycle import OneRun
+from agentloop.loop.options import OverflowStrategy
+from agentloop.loop.record import effect_names, json_or_repr
+from agentloop.loop.rounds import (
+    ASK_AGAIN,
+    ASK_NODE,
+    Answered,
+    Began,
+    InnerEnded,
+    NodeGiven,
+    OuterAborted,
+    Round,
+    RoundEvent,
+    RoundOrder,
+    RoundPhase,
+    RoundsConfig,
+    next_round,
+)
+from agentloop.messages import LoopResult, NodeStatus
+from agentloop.ports import LedgerStore, Sink, Source
+from agentloop.streams.buffer import FrameBuffer
+from agentloop.symbolic import SymbolicState, create_symbolic_state
+
+__all__ = ("OUTER_DRIVER", "InnerLoop", "LoopingAgentLoop", "LoopingOptions")
+
+#: What ``run.opened`` calls this driver.
+OUTER_DRIVER: Final = "looping_agent_loop"
+_log = logging.getLogger("agentloop.loop")
+
+
+class InnerLoop(Protocol):
+    """What an inner loop factory must give; `create_agent_loop` does."""
+
+    @property
+    def source(self) -> Source: ...
+    @property
+    def sink(self) -> Sink: ...
+    @property
+    def result(self) -> LoopResult | None: ...
+    def abort(self, reason: str | None = ..., /) -> bool: ...
+    async def __aenter__(self) -> Any: ...
+    async def __aexit__(self, *exc_info: Any) -> bool | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopingOptions:
+    """The outer options of `create_looping_agent_loop`, which documents them."""
+
+    inner_loop_factory: Callable[..., InnerLoop]
+    inner_options: Mapping[str, Any]
+    should_continue: Callable[[LoopResult, int], Any] | None = None
+    node_provider: Callable[[int], Any] | Iterable[Any] | AsyncIterator[Any] | None = None
+    max_iterations: int = 10
+    on_progress: Callable[[str, dict[str, Any]], Any] | None = None
+    share_symbolics: bool = True
+    max_buffered_output_frames: int | None = None
+    output_overflow_strategy: OverflowStrategy = "drop-oldest"
+    protect_terminal: bool = False
+    raise_errors: bool = False
+    ledger: LedgerStore | None = None
+    run_id: str | None = None
+    labels: Mapping[str, Any] | None = None
+    clock: Clock | None = None
+
+
+class LoopingAgentLoop(OneRun):
+    """Inner loops one after another, as one duplex; see `create_looping_agent_loop`.
+
+    Attributes:
+        source: The frames of every inner loop, unchanged but for ``meta["outer_iteration"]``.
+        sink: Takes TICK, CANCEL, ABORT and INPUT.
+        symbolics: Shared by the inner loops, unless ``share_symbolics`` is off.
+        results: The inner results in order.
+        run_id: Names the run in a ledger; inner runs are ``<run_id>/1``, ``<run_id>/2``, ….
+    """
+
+    def __init__(self, options: LoopingOptions) -> None:
+        buffer = FrameBuffer(
+            options.max_buffered_output_frames,
+            options.output_overflow_strategy,
+            protect_terminal=options.protect_terminal,
+        )
+        super().__init__(buffer, raise_errors=options.raise_errors, grace_ms=5_000)
+        buffer.sink.on_abort(lambda error: self.abort("output_aborted"))
+        self._options = options
+        self._inner_options = dict(options.inner_options)
+        clock = options.clock or SystemClock()
+        given = self._inner_options.pop("symbolics", None)
+        initial = self._inner_options.get("initial_symbolics") or {}
+        self.symbolics: SymbolicState = (
+            given if isinstance(given, SymbolicState) else create_symbolic_state({**(given or {}), **initial})
+        )
+        self.run_id = options.run_id or RunIds(clock)()
+        self._recorder = Recorder(options.ledger, self.run_id, clock)
+        self._steps = 0
+        self._nodes = _Nodes(options.node_provider)
+        self._config = RoundsConfig(
+            max_iterations=options.max_iterations, has_provider=options.node_provider is not None
+        )
+        self._state = Round()
+        self._node: Any = None
+        self.results: list[LoopResult] = []
+        self._inner: InnerLoop | None = None
+        self._inputs: deque[Frame] = deque()
+        self._failure: Failed | None = None
+        self._work: anyio.CancelScope | None = None
+        self._waiting: anyio.CancelScope | None = None
+
+    @property
+    def status(self) -> NodeStatus:
+        """PENDING before the TICK, RUNNING until the end, then SUCCESS or FAILURE."""
+        if self.result is not None:
+            return self.result.status
+        return NodeStatus.RUNNING if self._ticked else NodeStatus.PENDING
+
+    def _cut(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+        if self._inner is not None:
+            self._inner.abort(self._abort_reason)
+        elif self._work is not None:
+            self._work.cancel()
+
+    def _note(self, frame: Frame) -> bool:
+        if self._inner is not None:
+            return self._inner.sink.write_nowait(frame)
+        self._inputs.append(frame)
+        return True
+
+    def _stop_after_cycle(self, reason: str) -> bool:
+        if not super()._stop_after_cycle(reason):
+            return False
+        if self._inner is not None:
+            self._inner.sink.write_nowait(Frame("CANCEL", {"reason": reason, "mode": "after_cycle"}))
+        return True
+
+    # --------------------------------------------------------------------------------- main
+
+    async def _main(self, tasks: TaskGroup) -> None:
+        try:
+            with anyio.CancelScope() as self._work:
+                try:
+                    await self._live()
+                except Stopped:
+                    pass
+                except Failed as failed:
+                    self._failure = failed
+                except Exception as error:
+                    self._failure = Failed("internal", error)
+        finally:
+            with anyio.CancelScope(shield=True, deadline=anyio.current_time() + self._grace_ms / 1000):
+                await self._wind_down()
+            self._finish(self._make_result())
+
+    async def _live(self) -> None:
+        assert self._woken is not None
+        self._open_record()
+        await self._woken.wait()
+        if self._abort_reason is not None:
+            raise Stopped
+        self._record("fact.input", {"type": TICK})
+        order = await self._step(Began())
+        while order is not None:
+            if self._abort_reason is not None:
+                raise Stopped
+            event = await self._perform(order)
+            order = await self._step(event)
+
+    async def _perform(self, order: RoundOrder) -> RoundEvent:
+        index = self._state.index
+        if order == ASK_NODE:
+            try:
+                self._node = await self._nodes.at(index)
+            except Exception as error:
+                raise Failed("node_provider", error) from error
+            self._record("fact.node", {"index": index, "node": json_or_repr(self._node)})
+            return NodeGiven(self._node is not None)
+        if order == ASK_AGAIN:
+            return await self._ask_again(index)
+        result = await self._run_inner(index)
+        self._record(
+            "fact.child",
+            {"index": index, "run": result.run_id, "status": result.status.value, "reason": result.reason},
+        )
+        return InnerEnded(result.status, result.reason)
+
+    async def _ask_again(self, index: int) -> RoundEvent:
+        if self._stop_reason is not None:
+            return Answered(False)
+        ask = self._options.should_continue
+        try:
+            answer = ask(self.results[-1], index) if ask is not None else False
+            again = bool(await answer if inspect.isawaitable(answer) else answer)
+        except Exception as error:
+            raise Failed("should_continue", error) from error
+        self._record("fact.again", {"index": index, "again": again})
+        return Answered(again)
+
+    async def _run_inner(self, index: int) -> LoopResult:
+        options = dict(self._inner_options)
+        if self._options.share_symbolics:
+            options["symbolics"] = self.symbolics
+        if self._options.on_progress is not None:
+            options["on_progress"] = self._options.on_progress
+        if self._options.ledger is not None or options.get("graph") is not None:
+            options |= {"ledger": self._options.ledger, "run_id": f"{self.run_id}/{index + 1}"}
+        if self._options.clock is not None:
+            options["clock"] = self._options.clock
+        try:
+            inner = self._inner = self._options.inner_loop_factory(node=self._node, **options)
+        except Exception as error:
+            raise Failed("inner_loop_factory", error) from error
+        try:
+            async with inner:
+                while self._inputs:
+                    inner.sink.write_nowait(self._inputs.popleft())
+                inner.sink.write_nowait(Frame(TICK, {}))
+                async for frame in inner.source:
+                    await self._forward(frame, index)
+        finally:
+            self._inner = None
+            with suppress(anyio.WouldBlock, anyio.EndOfStream):
+                while True:  # what is left when the surroundings were cancelled
+                    self._put_last(inner.source.receive_nowait(), index)
+            if inner.result is not None:
+                self.results.append(inner.result)
+        assert inner.result is not None
+        return inner.result
+
+    # -------------------------------------------------------------------------------- frames
+
+    async def _forward(self, frame: Frame, index: int) -> None:
+        frame = _with_index(frame, index)
+        try:
+            try:
+                self._buffer.put_nowait(frame)
+            except anyio.WouldBlock:
+                if self._abort_reason is not None:
+                    self._put_last(frame, index)
+                    return
+                with anyio.CancelScope() as self._waiting:
+                    await self._buffer.put(frame)
+                self._waiting = None
+        except StreamAborted:
+            self.abort("output_aborted")
+
+    def _put_last(self, frame: Frame, index: int) -> None:
+        with suppress(StreamAborted, anyio.WouldBlock):
+            self._buffer.put_final(_with_index(frame, index))
+
+    async def _step(self, event: RoundEvent) -> RoundOrder | None:
+        """Decide, put the decision on record, emit its frames; return the order it gave."""
+        before = self._state
+        after, effects = next_round(before, event, self._config)
+        self._steps += 1
+        self._record(
+            "step",
+            {
+                "n": self._steps,
+                "from": before.phase.value,
+                "to": after.phase.value,
+                "event": str(event.__struct_config__.tag),
+                "effects": effect_names(effects),
+            },
+        )
+        self._state = after
+        if after.phase in (RoundPhase.DONE, RoundPhase.FAILED):
+            result = self._make_result()
+            closed = {"status": result.status.value, "reason": result.reason, "iterations": len(self.results)}
+            self._record("run.closed", closed)
+        self._commit()
+        order: RoundOrder | None = None
+        for effect in effects:
+            if isinstance(effect, Emit):
+                await self._emit(effect)
+            else:
+                order = effect
+        return order
+
+    async def _emit(self, effect: Emit) -> None:
+        self._put_last(Frame(effect.type, effect.content), self._state.index)
+        progress = self._options.on_progress
+        if progress is None or effect.type not in PROGRESS_TYPES:
+            return
+        try:
+            answer = progress(effect.type, dict(effect.content))
+            if inspect.isawaitable(answer):
+                await answer
+        except Exception as error:
+            _log.warning("on_progress: %s (run %s)", message_of(error), self.run_id, exc_info=error)
+
+    async def _wind_down(self) -> None:
+        """Bring the run to its end, whatever state it is in."""
+        while self._state.phase not in (RoundPhase.DONE, RoundPhase.FAILED):
+            try:
+                await self._step(self._ending())
+            except Failed as failed:
+                self._failure = failed
+
+    def _ending(self) -> RoundEvent:
+        if self._failure is not None:
+            phase, error = self._failure.phase, self._failure.error
+            content = {"phase": phase, "error_type": type(error).__name__, "message": message_of(error)}
+            self._record("fact.callback_failed", {"phase": phase, "error": content})
+            return Faulted(phase, content["error_type"], content["message"])
+        if self._state.phase is RoundPhase.INNER and len(self.results) > self._state.index:
+            last = self.results[-1]
+            return InnerEnded(last.status, last.reason)
+        reason = self._abort_reason = self._abort_reason or "cancelled"
+        self._record("fact.input", {"type": "ABORT", "reason": reason})
+        return OuterAborted(reason)
+
+    # -------------------------------------------------------------------------------- record
+
+    def _open_record(self) -> None:
+        opened = {
+            "version": LEDGER_VERSION,
+            "driver": OUTER_DRIVER,
+            "run": self.run_id,
+            "config": msgspec.structs.asdict(self._config),
+            "labels": dict(self._options.labels or {}),
+        }
+        self._record("run.opened", opened)
+
+    def _record(self, kind: str, data: Mapping[str, Any]) -> None:
+        self._recorder.record(kind, data)
+
+    def _commit(self) -> None:
+        # Once per inner loop, beside its many: not worth a hop to a worker.
+        try:
+            self._recorder.flush(sync=True)
+        except Exception as error:
+            self._recorder = Recorder(None, self.run_id, SystemClock())
+            raise Failed("ledger", error) from error
+
+    def _make_result(self) -> LoopResult:
+        ending = self._state.ending
+        dropped = self._buffer.statistics().dropped
+        if ending == "inner" and self.results:
+            return replace(self.results[-1], dropped_frames=dropped)
+        failure = self._failure
+        return LoopResult(
+            status=NodeStatus.SUCCESS if self._state.phase is RoundPhase.DONE else NodeStatus.FAILURE,
+            reason=cast(Any, ending) or "aborted",
+            evidence=f"{failure.phase}: {message_of(failure.error)}" if failure else None,
+            iterations=len(self.results),
+            symbolics=self.symbolics.get_all(),
+            dropped_frames=dropped,
+            error=failure.error if failure else None,
+            run_id=self.run_id,
+        )
+
+
+def _with_index(frame: Frame, index: int) -> Frame:
+    return msgspec.structs.replace(frame, meta={**frame.meta, "outer_iteration": index})
+
+
+class _Nodes:
+    """Asks a provider, whichever form it has, for the node of an index; None when it has no more."""
+
+    def __init__(self, provider: Any) -> None:
+        self._provider = provider
+        self._iterator: Any = None
+        if provider is not None and not callable(provider):
+            is_async = hasattr(provider, "__aiter__")
+            self._iterator = aiter(provider) if is_async else iter(provider)
+
+    async def at(self, index: int) -> Any:
+        if self._iterator is None:
+            node = self._provider(index)
+            return await node if inspect.isawaitable(node) else node
+        try:
+            if hasattr(self._iterator, "__anext__"):
+                return await anext(self._iterator)
+            return next(self._iterator)
+        except (StopIteration, StopAsyncIteration):
+            return None

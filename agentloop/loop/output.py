@@ -1,0 +1,150 @@
+"""What leaves a run: frames are numbered when they are decided and published when they may be.
+
+Between the two lies the commit of the entry behind them. Publishing goes, frame by frame, to
+the taps and the memory, then into the lossy buffer, then to ``on_progress``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+import anyio
+
+from agentloop.errors import StreamAborted
+from agentloop.frames import PROGRESS_TYPES, SYMBOLIC_ASSERTED, TERMINAL_TYPES, Frame
+from agentloop.loop.record import RunRecord
+from agentloop.ports import Tap
+from agentloop.streams.buffer import FrameBuffer
+
+__all__ = ("Complaint", "Output")
+
+
+class Complaint(Protocol):
+    """Takes note of a failure while publishing; raises if it is fatal."""
+
+    def __call__(
+        self, phase: str, error: Exception, /, *, fatal: bool = False, once_per: str = ""
+    ) -> None: ...
+
+
+class Output:
+    """The way out of one run."""
+
+    __slots__ = (
+        "_buffer",
+        "_complain",
+        "_fact",
+        "_progress",
+        "_record",
+        "_staged",
+        "_tapped",
+        "_taps",
+        "ended",
+    )
+
+    def __init__(
+        self,
+        buffer: FrameBuffer,
+        record: RunRecord,
+        *,
+        taps: Sequence[Tap],
+        fact: Callable[[Frame], Awaitable[None]] | None,
+        on_progress: Callable[[str, dict[str, Any]], Any] | None,
+        complain: Complaint,
+    ) -> None:
+        self._buffer, self._record, self._taps = buffer, record, tuple(taps)
+        self._fact, self._progress, self._complain = fact, on_progress, complain
+        self._staged: deque[Frame] = deque()
+        self._tapped = 0
+        #: A terminal frame has been staged: no further ERROR may follow.
+        self.ended = False
+
+    def stage(self, frame_type: str, content: dict[str, Any], meta: dict[str, Any] | None = None) -> None:
+        """Number a frame and queue it for `publish`."""
+        record = self._record
+        if record.on:
+            record.out.add(frame_type, content)
+        else:
+            record.out.count += 1
+        frame = Frame(frame_type, content, seq=record.out.count)
+        if frame_type in TERMINAL_TYPES:
+            self.ended = True
+        self._staged.append(frame)
+
+    @property
+    def staged(self) -> Sequence[Frame]:
+        """The frames that wait."""
+        return self._staged
+
+    async def publish(self) -> None:
+        """Publish what was staged, in order; waits for taps, a memory, a full ``block`` buffer.
+
+        Cancelled while it waits, it can be called again: a tap that was interrupted sees its
+        frame again, nobody else does.
+        """
+        while self._staged:
+            frame = self._staged[0]
+            if self._taps:
+                await self._tap(frame)
+            if self._fact is not None and frame.type == SYMBOLIC_ASSERTED:
+                await self._fact(frame)
+            await self._deliver(frame)
+            self._staged.popleft()
+            self._tapped = 0
+            if self._progress is not None and frame.type in PROGRESS_TYPES:
+                await self._tell(frame)
+
+    async def _deliver(self, frame: Frame) -> None:
+        try:
+            await self._buffer.put(frame)
+        except StreamAborted:
+            """The reader has left: what it does not want is counted and thrown away."""
+
+    async def _tap(self, frame: Frame) -> None:
+        while self._tapped < len(self._taps):
+            tap = self._taps[self._tapped]
+            try:
+                await tap.write(frame)
+            except Exception as error:
+                if tap.fatal:  # it is not asked again: what follows is the end of the run
+                    self._taps = tuple(other for other in self._taps if other is not tap)
+                    self._complain("sink", error, fatal=True)
+                    continue
+                self._complain("sink", error, once_per=repr(tap))
+            self._tapped += 1
+
+    async def _tell(self, frame: Frame) -> None:
+        assert self._progress is not None
+        try:
+            answer = self._progress(frame.type, dict(frame.content))
+            if inspect.isawaitable(answer):
+                await answer
+        except Exception as error:
+            self._complain("on_progress", error, once_per=frame.type)
+
+    def unstage(self) -> None:
+        """Take back what was staged and not published: it never was."""
+        self._record.out.count -= len(self._staged)
+        self._staged.clear()
+        self._tapped = 0
+        self.ended = False
+
+    def forget_memory(self) -> None:
+        """Write no more facts: the memory has failed."""
+        self._fact = None
+
+    def drop_unfinished(self) -> None:
+        """Give up frames that no reader made room for, so that the last ones find theirs."""
+        while self._staged and self._buffer.paused and self._staged[0].type not in TERMINAL_TYPES:
+            self._staged.popleft()
+            self._tapped = 0
+
+    def publish_now(self) -> None:
+        """Put what is left into the buffer without waiting for anybody."""
+        while self._staged:
+            with suppress(StreamAborted, anyio.WouldBlock):
+                self._buffer.put_final(self._staged.popleft())

@@ -1,0 +1,194 @@
+"""What a run writes down: every fact from outside and every decision.
+
+Frames of a turn are gathered and ride in one entry; anything else that is recorded meanwhile
+puts them down first, so the order of the ledger is the order of events.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from agentloop._canonical import Json, NotJson, encode
+from agentloop.frames import Frame
+from agentloop.ledger import LEDGER_VERSION, Recorder
+from agentloop.loop.cycle import CycleConfig, CycleState, Effect, Emit, Event, event_name
+from agentloop.loop.turns import Prompt
+from agentloop.messages import LoopResult
+
+__all__ = ("DRIVER", "OutDigest", "RunRecord", "effect_names", "json_or_repr")
+
+#: What ``run.opened`` calls this driver.
+DRIVER: Final = "agent_loop"
+#: More frames of one turn than this are put down in an entry of their own.
+_BATCH: Final = 256
+
+
+class OutDigest:
+    """Count and running digest of the frames a run has published or is about to."""
+
+    __slots__ = ("_hash", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._hash = hashlib.sha256()
+
+    def add(self, frame_type: str, content: Mapping[str, Any]) -> None:
+        self.count += 1
+        self._hash.update(encode([frame_type, content]))
+
+    def mark(self) -> list[Json]:
+        """Return what a step records of it: the count and 16 hexadecimal digits."""
+        return [self.count, self._hash.hexdigest()[:16]]
+
+
+def json_or_repr(value: Any) -> Json:
+    """Return the value if it is JSON, else what it looks like."""
+    try:
+        encode(value)
+    except NotJson:
+        return {"__repr__": repr(value)[:1_000]}
+    return cast(Json, value)
+
+
+def effect_names(effects: Sequence[Emit | str]) -> list[str]:
+    """Return what a step records of its effects: the types of frames, and the orders."""
+    return [effect.type if type(effect) is Emit else str(effect) for effect in effects]
+
+
+class RunRecord:
+    """Writes one run into a recorder; does nothing, cheaply, without one."""
+
+    __slots__ = ("_batch", "_recorder", "_role", "_slot", "_steps", "_turn", "out")
+
+    def __init__(self, recorder: Recorder | None) -> None:
+        self._recorder = recorder
+        self._batch: list[list[Json]] = []
+        self._role, self._turn, self._steps = "agent", 0, 0
+        self._slot: anyio.CapacityLimiter | None = None
+        self.out = OutDigest()
+
+    @property
+    def on(self) -> bool:
+        """Whether anything is recorded."""
+        return self._recorder is not None
+
+    def off(self) -> None:
+        """Record nothing any more: the store has failed."""
+        self._recorder = None
+        self._batch = []
+
+    def opened(
+        self, config: CycleConfig, *, node: Json, labels: Mapping[str, Json], forward: Json, symbolics: Json
+    ) -> None:
+        if self._recorder is not None:
+            data = {
+                "version": LEDGER_VERSION,
+                "driver": DRIVER,
+                "run": self._recorder.run,
+                "config": msgspec.structs.asdict(config),
+                "forward_frames": forward,
+                "symbolics": symbolics,
+                "node": node,
+                "labels": dict(labels),
+            }
+            self._recorder.record("run.opened", data)
+
+    def fact(self, kind: str, data: Mapping[str, Json]) -> None:
+        """Record a fact, after the frames that came before it."""
+        if self._recorder is not None:
+            self._put_down_frames()
+            self._recorder.record(f"fact.{kind}", data)
+
+    def turn_begun(self, turn: int, role: str, prompt: Prompt, *, whole: bool) -> None:
+        self._turn, self._role = turn, role
+        if self._recorder is None:
+            return
+        frames = [[frame.type, frame.content] for frame in prompt]
+        data: dict[str, Json] = {"turn": turn, "role": role}
+        if whole:
+            data["frames"] = frames
+        else:
+            data["digest"] = hashlib.sha256(encode(frames)).hexdigest()
+        self._recorder.record("fact.prompt", data)
+
+    def frame(self, frame: Frame) -> None:
+        """Gather one frame of the current turn."""
+        if self._recorder is not None:
+            self._batch.append([frame.type, frame.content])
+            if len(self._batch) >= _BATCH:
+                self._put_down_frames()
+
+    def turn_ended(self, *, error: Mapping[str, Json] | None = None) -> None:
+        """Record the end of the current turn; its last frames ride in the same entry."""
+        if self._recorder is None:
+            return
+        data: dict[str, Json] = {"turn": self._turn, "role": self._role}
+        if self._batch:
+            data["frames"] = self._batch
+            self._batch = []
+        if error is not None:
+            data["error"] = error
+        self._recorder.record("fact.turn_ended", data)
+
+    def _put_down_frames(self) -> None:
+        if self._batch and self._recorder is not None:
+            frames, self._batch = self._batch, []
+            self._recorder.record("fact.frames", {"turn": self._turn, "role": self._role, "frames": frames})
+
+    def step(self, before: CycleState, event: Event, after: CycleState, effects: Sequence[Effect]) -> None:
+        """Record a decision; ``out`` stands before the frames it publishes."""
+        if self._recorder is None:
+            return
+        self._put_down_frames()
+        self._steps += 1
+        data = {
+            "n": self._steps,
+            "from": before.phase.value,
+            "to": after.phase.value,
+            "event": event_name(event),
+            "effects": effect_names(effects),
+            "out": self.out.mark(),
+        }
+        self._recorder.record("step", data)
+
+    def closed(self, result: LoopResult) -> None:
+        """Record the end of the run; nothing may follow."""
+        if self._recorder is None:
+            return
+        data: dict[str, Json] = {
+            "status": result.status.value,
+            "reason": result.reason,
+            "iterations": result.iterations,
+            "retry_count": result.retry_count,
+            "usage": dict(result.usage),
+            "out": self.out.mark(),
+        }
+        if result.evidence is not None:
+            data["evidence"] = result.evidence
+        self._recorder.record("run.closed", data)
+
+    async def commit(self) -> None:
+        """Hand everything recorded so far to the store, surviving a loss of power.
+
+        Not interrupted by cancellation: once begun, it is done or has failed.
+        """
+        recorder = self._recorder
+        if recorder is None:
+            return
+        if not recorder.blocking:
+            recorder.flush(sync=True)
+            return
+        if self._slot is None:
+            self._slot = anyio.CapacityLimiter(1)
+        await anyio.to_thread.run_sync(lambda: recorder.flush(sync=True), limiter=self._slot)
+
+    def commit_now(self) -> None:
+        """As `commit`, on the calling thread."""
+        if self._recorder is not None:
+            self._recorder.flush(sync=True)

@@ -1,0 +1,95 @@
+"""Deadlines, enforced by one sleeper a run.
+
+The driver only writes a number when a turn begins or ends; no timeout scope is opened for a
+turn. The sleeper wakes at the earliest deadline it knew of, looks again, and acts if it has
+really passed. What then refuses to stop gets a grace period, after which the run ends without it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+__all__ = ("Watchdog",)
+
+
+class Watchdog:
+    """Calls ``on_due`` when a deadline has passed and ``on_overdue`` if that did not help.
+
+    Args:
+        grace_ms: How long after being cut the run may take to wind down.
+        on_due: Called once per deadline; cuts what is running.
+        on_overdue: Awaited at most once; ends the run although something still runs.
+    """
+
+    __slots__ = (
+        "_changed",
+        "_deadline",
+        "_grace",
+        "_on_due",
+        "_on_overdue",
+        "_overdue_at",
+        "_scope",
+        "_wakes_at",
+        "limit",
+    )
+
+    def __init__(
+        self, *, grace_ms: float, on_due: Callable[[], None], on_overdue: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._grace, self._on_due, self._on_overdue = grace_ms / 1000, on_due, on_overdue
+        #: The deadline of the whole run in seconds of the event loop's clock.
+        self.limit = math.inf
+        self._deadline = self._overdue_at = self._wakes_at = math.inf
+        self._changed = anyio.Event()
+        self._scope = anyio.CancelScope(shield=True)
+
+    @property
+    def deadline(self) -> float:
+        """The earliest deadline in force, in seconds of the event loop's clock."""
+        return min(self._deadline, self.limit)
+
+    def allow(self, duration_ms: float | None) -> None:
+        """Give what begins now that long; None for no limit of its own."""
+        self._deadline = math.inf if duration_ms is None else anyio.current_time() + duration_ms / 1000
+        if self._deadline < self._wakes_at:
+            self._changed.set()
+
+    def pause(self) -> float:
+        """Stop the current deadline and return the milliseconds it had left."""
+        left = (self._deadline - anyio.current_time()) * 1000
+        self._deadline = math.inf
+        return left
+
+    def release(self) -> None:
+        """Forget the current deadline."""
+        self._deadline = math.inf
+
+    def cut(self) -> None:
+        """Say that the run was told to stop now: the grace period begins."""
+        self._overdue_at = min(self._overdue_at, anyio.current_time() + self._grace)
+        self._changed.set()
+
+    def stop(self) -> None:
+        """End the sleeper."""
+        self._scope.cancel()
+
+    async def run(self) -> None:
+        """Sleep and act until stopped. Shielded, so that it outlives a cancelled run."""
+        with self._scope:
+            while True:
+                self._wakes_at = min(self.deadline, self._overdue_at)
+                with anyio.CancelScope(deadline=self._wakes_at):
+                    await self._changed.wait()
+                if self._changed.is_set():
+                    self._changed = anyio.Event()
+                now = anyio.current_time()
+                if now >= self._overdue_at:
+                    await self._on_overdue()
+                    return
+                if now >= self.deadline:
+                    self._on_due()
+                    self._deadline = self.limit = math.inf
+                    self.cut()
