@@ -198,7 +198,7 @@ class OpenAIChat:
 
         if isinstance(error, openai.APIStatusError):
             return rejected(
-                self._server, error.status_code, error.body, error.response.headers, self._redactor.text
+                self._server, error.status_code, error.body, error.response.headers, self._redactor.redact_text
             )
         if isinstance(error, openai.APIConnectionError):
             timed_out = isinstance(error, openai.APITimeoutError)
@@ -213,7 +213,7 @@ class OpenAIChat:
         if isinstance(error, (httpx2.RequestError, ssl.SSLError, anyio.EndOfStream)):
             return broken(f"{self._server} broke the connection within its answer ({type(error).__name__})")
         if isinstance(error, openai.OpenAIError):
-            text = self._redactor.text(str(error))[:300]
+            text = self._redactor.redact_text(str(error))[:300]
             return ModelError(f"the openai client refused the call: {text}", code="provider.bad_request")
         return None
 

@@ -119,8 +119,9 @@ def reported(error: Json) -> ModelError:
     status = number if type(number) is int and 400 <= number < 600 else None
     error_class, code = _classify(status, body)
     detail: dict[str, Any] = {"status": status} if status else {}
-    name = body.get("code") or body.get("type")
-    said = f" ({name})" if isinstance(name, str) and len(name) <= 64 else ""
+    # What the server says may repeat a secret, and here nobody knows which: only known words.
+    known = [word for word in (body.get("code"), body.get("type")) if isinstance(word, str) and word in CODES]
+    said = f" ({known[0]})" if known else ""
     hint = _HINTS.get(code, "the server broke the answer off")
     return ModelError(
         f"the server reported an error{said}: {hint}", error_class=error_class, code=code, detail=detail

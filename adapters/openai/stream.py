@@ -172,10 +172,13 @@ class ChatStream:
 
 
 def _read(data: bytes) -> dict[str, Json]:
+    problem = ""
     try:
         value = decode(data, duplicate_keys=True, repair_surrogates=True)
     except NotJson as error:
-        raise broken(f"the server sent what is not JSON: {error}") from None
+        problem = str(error)
+    if problem:  # raised here, so that what the server sent is not attached to the error
+        raise broken(f"the server sent what is not JSON: {problem}")
     if not isinstance(value, dict):
         raise broken(f"the server sent a JSON {type(value).__name__} where an object belongs")
     return value

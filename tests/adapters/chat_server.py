@@ -24,7 +24,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
         self.server.requests.append(decode(body))
-        self.server.headers.append(dict(self.headers.items()))
+        self.server.headers.append({name.lower(): value for name, value in self.headers.items()})
         self.server.answers.pop(0)(self)
 
     def begin(self, content_type: str = "text/event-stream; charset=utf-8") -> None:
