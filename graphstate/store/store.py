@@ -111,10 +111,12 @@ class Store:
             raise ValueError(f"lock must be 'shared' or 'exclusive', not {lock!r}")
         held = None
         if on_disk and not read_only:
-            if lock == "exclusive":
-                held = FileLock(name)
-            elif (pid := owner(name)) is not None:
-                raise LockHeld(f"{name} is owned by process {pid} ({name}.lock)")
+            try:
+                held = FileLock(name) if lock == "exclusive" else None
+                if held is None and (pid := owner(name)) is not None:
+                    raise LockHeld(f"{name} is owned by process {pid} ({name}.lock)")
+            except OSError as error:
+                raise ReadOnly(f"{name}.lock cannot be reached: {error.strerror}") from None
             _create(name)
         elif on_disk and not os.path.exists(name):
             raise ReadOnly(f"{name} does not exist, and opening it read-only would not make it")
