@@ -25,7 +25,6 @@ from agentloop.frames import DONE, TEXT, TOOL_CALL, Frame
 from agentloop.messages import Message, ToolCall
 from agentloop.ports import FrameDuplex, ModelCore, ModelRequest, ToolSpec
 from agentloop.redact import Redactor
-from agentloop.streams.duplex import turn_duplex
 
 __all__ = ("AdapterContext", "ModelTurn", "Retry", "ToolContext", "as_duplex", "read_options")
 
@@ -320,5 +319,7 @@ def as_duplex(
     Raises:
         AgentLoopConfigError: A tool has a name that no model server accepts.
     """
+    from agentloop.streams.duplex import turn_duplex
+
     turn = ModelTurn(core, tools=tools, system=system, retry=retry, clock=clock)
     return turn_duplex(turn)
