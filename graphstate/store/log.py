@@ -15,17 +15,22 @@ from graphstate.store.db import Database, SqlValue
 
 __all__ = ("Log", "Walk")
 
-_INSERT = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_HEAD = "SELECT seq, hash FROM event WHERE stream = ? ORDER BY seq DESC LIMIT 1"
+#: A row's key is the number of its stream, shifted by this, and its seq.
+SHIFT = 40
+_SEQ = (1 << SHIFT) - 1
+
+_INSERT = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_HEAD = "SELECT no & 0xFFFFFFFFFF, hash FROM event WHERE no BETWEEN ? AND ? ORDER BY no DESC LIMIT 1"
+_HASH = "SELECT hash FROM event WHERE no = ?"
 # CAST, so that text which is not UTF-8 any more can still be read and reported.
-_READ = """SELECT seq, at, CAST(id AS BLOB), type, actor, trust, CAST(cause AS BLOB), CAST(body AS BLOB), hash
-FROM event WHERE stream = ? AND seq > ? ORDER BY seq LIMIT ?"""
-_RECENT = """SELECT seq, at, id, type, actor, trust, cause, CAST(body AS BLOB), hash FROM event
-WHERE stream = ?1 AND seq >= ?2
+_READ = """SELECT no & 0xFFFFFFFFFF, at, CAST(id AS BLOB), type, actor, trust, CAST(cause AS BLOB),
+CAST(body AS BLOB), hash FROM event WHERE no BETWEEN ? AND ? ORDER BY no LIMIT ?"""
+_RECENT = """SELECT no & 0xFFFFFFFFFF, at, id, type, actor, trust, cause, CAST(body AS BLOB), hash FROM event
+WHERE no BETWEEN ?1 AND ?2
 AND (?3 IS NULL OR type = (SELECT no FROM term WHERE text = ?3))
 AND (?4 IS NULL OR ?4 IN (body ->> '$.id', body ->> '$.from', body ->> '$.to'))
 AND (?5 IS NULL OR ?5 IN (body ->> '$.id', body ->> '$.edgeId'))
-ORDER BY seq DESC LIMIT ?6"""
+ORDER BY no DESC LIMIT ?6"""
 _PAGE = 500
 
 
@@ -61,7 +66,7 @@ class Log:
         """Return the newest (seq, hash) of a stream, (0, 32 zero bytes) if there is none."""
         head = self._heads.get(stream)
         if head is None:
-            row = self._db.one(_HEAD, (self.number(stream),))
+            row = self._db.one(_HEAD, self._range(stream))
             head = Head(*row) if row else Head(0, GENESIS)
             self._heads[stream] = head
         return head
@@ -80,6 +85,11 @@ class Log:
                 return 0
             no = self._streams[stream] = int(row[0])
         return no
+
+    def _range(self, stream: str, after: int = 0) -> tuple[int, int]:
+        """Return the first and the last key of the rows after a seq."""
+        base = self.number(stream) << SHIFT
+        return base + after + 1, base + _SEQ
 
     def streams(self, prefix: str) -> list[str]:
         """Return the names of the streams that begin with a prefix, sorted."""
@@ -125,12 +135,11 @@ class Log:
         """Add rows that are known to continue the chain."""
         if not rows:
             return self.head(stream)
-        no, term = self.number(stream, create=True), self._term
+        base, term = self.number(stream, create=True) << SHIFT, self._term
         values: list[tuple[SqlValue, ...]] = []
         for seq, at, row_id, kind, actor, trust, cause, body, digest in rows:
             values.append((
-                no, seq, at, row_id,
-                term(kind), term(actor), term(trust), cause, body.decode(), digest,
+                base + seq, at, row_id, term(kind), term(actor), term(trust), cause, body.decode(), digest,
             ))  # fmt: skip
         if len(values) == 1:
             self._db.run(_INSERT, values[0])
@@ -145,8 +154,8 @@ class Log:
         Raises:
             IntegrityBroken: A row cannot be read at all.
         """
-        no, names = self.number(stream), self._names()
-        while page := self._db.all(_READ, (no, after, _PAGE)):
+        names = self._names()
+        while page := self._db.all(_READ, (*self._range(stream, after), _PAGE)):
             for seq, at, row_id, kind, actor, trust, cause, body, digest in page:
                 if upto is not None and seq > upto:
                     return
@@ -184,7 +193,7 @@ class Log:
 
     def hash_at(self, stream: str, seq: int) -> bytes | None:
         """Return the hash of one row, None if there is no such row."""
-        row = self._db.one("SELECT hash FROM event WHERE stream = ? AND seq = ?", (self.number(stream), seq))
+        row = self._db.one(_HASH, ((self.number(stream) << SHIFT) + seq,))
         return row[0] if row else (GENESIS if seq == 0 else None)
 
     def verified(self, stream: str) -> Head:
@@ -210,11 +219,11 @@ class Log:
             (no, at, actor, trust, reason, old.seq, old.hash, to.seq, to.hash),
         )
         assert row is not None
+        keys = self._range(stream, to.seq)
         self._db.run(
-            "INSERT INTO event_abandoned SELECT ?, * FROM event WHERE stream = ? AND seq > ?",
-            (row[0], no, to.seq),
+            "INSERT INTO event_abandoned SELECT ?, * FROM event WHERE no BETWEEN ? AND ?", (row[0], *keys)
         )
-        self._db.run("DELETE FROM event WHERE stream = ? AND seq > ?", (no, to.seq))
+        self._db.run("DELETE FROM event WHERE no BETWEEN ? AND ?", keys)
         self._db.run("DELETE FROM first_result WHERE stream = ? AND seq > ?", (no, to.seq))
         self._db.run(
             "UPDATE stream SET verified_seq = ?, verified_hash = ? WHERE no = ? AND verified_seq > ?",
@@ -249,7 +258,7 @@ class Log:
         rows match, so a rare one reads the whole stream (about 1 us a row, inside SQLite).
         """
         names = self._names()
-        rows = self._db.all(_RECENT, (self.number(stream), from_seq, type, node, edge, limit))
+        rows = self._db.all(_RECENT, (*self._range(stream, from_seq - 1), type, node, edge, limit))
         return [
             Row(
                 seq,

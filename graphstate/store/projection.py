@@ -66,7 +66,7 @@ ORDER BY t.rank, id LIMIT ?6"""
 _TEXT_REFRESH = """INSERT OR REPLACE INTO node_text (rowid, text)
 SELECT no, label || ' ' || coalesce((SELECT group_concat(coalesce(key, '') || ' ' || coalesce(atom, ''), ' ')
 FROM json_tree(payload)), '') || ' ' || coalesce((SELECT group_concat(value, ' ') FROM json_each(tags)), '')
-FROM node WHERE id IN (SELECT DISTINCT body ->> '$.id' FROM event WHERE stream = ?1 AND seq > ?2
+FROM node WHERE id IN (SELECT DISTINCT body ->> '$.id' FROM event WHERE no BETWEEN ?1 AND ?2
 AND type = (SELECT no FROM term WHERE text = 'NodeUpserted'))"""
 
 _READY = """SELECT n.id FROM node n WHERE n.status = 'active'
@@ -506,5 +506,5 @@ class Projection:
         (seq,) = self._db.one("SELECT text_seq FROM projection WHERE stream = ?", (GRAPH_NO,)) or (-1,)
         if seq < 0:  # after a rollback nodes may have gone: index everything again
             self._db.run("DELETE FROM node_text")
-        self._db.run(_TEXT_REFRESH, (GRAPH_NO, max(seq, 0)))
+        self._db.run(_TEXT_REFRESH, ((GRAPH_NO << 40) + max(seq, 0) + 1, (GRAPH_NO << 40) + head))
         self._db.run("UPDATE projection SET text_seq = ? WHERE stream = ?", (head, GRAPH_NO))

@@ -22,8 +22,10 @@ FORMAT_VERSION = 1
 #: The graph's own stream always has this number.
 GRAPH_NO = 1
 
-# Streams, types, actors and trust levels repeat in every row, so rows hold their numbers:
-# a row of a run costs about 60 bytes plus its body.
+# Streams, types, actors and trust levels repeat in every row, so rows hold their numbers: a row
+# of a run costs about 60 bytes plus its body. (stream, seq) is one number, stream * 2^40 + seq:
+# as the row's own key it needs no index, appends go to the end of the table's last page, and
+# long bodies stay in it (a table keyed by two columns moves what exceeds 1,000 bytes elsewhere).
 _TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
     "CREATE TABLE term (no INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE) STRICT",
@@ -31,14 +33,13 @@ _TABLES = (
     no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
     verified_seq INTEGER NOT NULL, verified_hash BLOB NOT NULL) STRICT""",
     """CREATE TABLE event (
-    stream INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, id TEXT,
-    type INTEGER NOT NULL, actor INTEGER, trust INTEGER, cause TEXT,
-    body TEXT NOT NULL, hash BLOB NOT NULL, PRIMARY KEY (stream, seq)) STRICT, WITHOUT ROWID""",
-    "CREATE UNIQUE INDEX event_cause ON event (stream, cause) WHERE cause IS NOT NULL",
+    no INTEGER PRIMARY KEY, at INTEGER NOT NULL, id TEXT, type INTEGER NOT NULL,
+    actor INTEGER, trust INTEGER, cause TEXT, body TEXT NOT NULL, hash BLOB NOT NULL) STRICT""",
+    "CREATE UNIQUE INDEX event_cause ON event (no >> 40, cause) WHERE cause IS NOT NULL",
     """CREATE TABLE event_abandoned (
-    cut INTEGER NOT NULL, stream INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL,
-    id TEXT, type INTEGER NOT NULL, actor INTEGER, trust INTEGER, cause TEXT,
-    body TEXT NOT NULL, hash BLOB NOT NULL, PRIMARY KEY (cut, stream, seq)) STRICT, WITHOUT ROWID""",
+    cut INTEGER NOT NULL, no INTEGER NOT NULL, at INTEGER NOT NULL, id TEXT, type INTEGER NOT NULL,
+    actor INTEGER, trust INTEGER, cause TEXT, body TEXT NOT NULL, hash BLOB NOT NULL,
+    PRIMARY KEY (cut, no)) STRICT""",
     """CREATE TABLE cut (
     no INTEGER PRIMARY KEY, stream INTEGER NOT NULL, at INTEGER NOT NULL, actor TEXT, trust TEXT,
     reason TEXT NOT NULL, from_seq INTEGER NOT NULL, from_hash BLOB NOT NULL,
@@ -82,9 +83,9 @@ _TABLES = (
     name TEXT PRIMARY KEY, seq INTEGER NOT NULL, hash BLOB NOT NULL,
     snapshot TEXT NOT NULL, at INTEGER NOT NULL) STRICT, WITHOUT ROWID""",
     """CREATE VIEW event_log AS SELECT
-    s.name AS stream, e.seq, e.at, e.id, t.text AS type, a.text AS actor, r.text AS trust,
+    s.name AS stream, e.no & 0xFFFFFFFFFF AS seq, e.at, e.id, t.text AS type, a.text AS actor, r.text AS trust,
     e.cause, e.body, lower(hex(e.hash)) AS hash
-    FROM event e JOIN stream s ON s.no = e.stream JOIN term t ON t.no = e.type
+    FROM event e JOIN stream s ON s.no = e.no >> 40 JOIN term t ON t.no = e.type
     LEFT JOIN term a ON a.no = e.actor LEFT JOIN term r ON r.no = e.trust""",
 )
 

@@ -42,7 +42,7 @@ class Observation(Verbs):
             VerbFailed: InvalidInput.
         """
         most = arguments.limit(limit, 100)
-        first = arguments.whole(from_seq, "from_seq", least=0, most=2**53)
+        first = arguments.whole(from_seq, "from_seq", least=1, most=2**53)
         words = {"type": type, "node": node, "edge": edge}
         filters = {
             key: None if value is None else arguments.text(value, key, arguments.MAX_NAME)
