@@ -562,8 +562,9 @@ class AgentLoop(OneRun):
         try:
             done = await graph.record_outcome(outcome)
         except Exception as error:
-            self._record.fact("outcome_written", {"failure": message_of(error)})
-            if graph.strict and closing.reason != "aborted":
+            fatal = graph.strict and closing.reason != "aborted"
+            self._record.fact("outcome_written", {"failure": message_of(error), "fatal": fatal})
+            if fatal:
                 self._failure = self._failure or Failed("graph", error)
                 return OutcomeRecorded(message_of(error))
             self._complain("graph", error)

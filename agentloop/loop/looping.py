@@ -203,18 +203,13 @@ class LoopingAgentLoop(OneRun):
         if order == ASK_AGAIN:
             return await self._ask_again(index)
         result = await self._run_inner(index)
-        self._record(
-            "fact.child",
-            {"index": index, "run": result.run_id, "status": result.status.value, "reason": result.reason},
-        )
         return InnerEnded(result.status, result.reason)
 
     async def _ask_again(self, index: int) -> RoundEvent:
-        if self._stop_reason is not None:
-            return Answered(False)
         ask = self._options.should_continue
+        stopped = self._stop_reason is not None
         try:
-            answer = ask(self.results[-1], index) if ask is not None else False
+            answer = False if ask is None or stopped else ask(self.results[-1], index)
             again = bool(await answer if inspect.isawaitable(answer) else answer)
         except Exception as error:
             raise Failed("should_continue", error) from error
@@ -248,9 +243,14 @@ class LoopingAgentLoop(OneRun):
                 while True:  # what is left when the surroundings were cancelled
                     self._put_last(inner.source.receive_nowait(), index)
             if inner.result is not None:
-                self.results.append(inner.result)
+                self._note_result(inner.result, index)
         assert inner.result is not None
         return inner.result
+
+    def _note_result(self, result: LoopResult, index: int) -> None:
+        self.results.append(result)
+        ended = {"run": result.run_id, "status": result.status.value, "reason": result.reason}
+        self._record("fact.child", {"index": index, **ended})
 
     # -------------------------------------------------------------------------------- frames
 

@@ -1,0 +1,371 @@
+"""Replaying a run: the recorded facts go through the same pure rules and must give the same.
+
+No adapter, tool, clock or disk beside the ledger is touched. Every decision, the frames it
+published, the text that streamed between, and the result are compared with what was recorded;
+the first difference is reported with both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from agentloop._canonical import Json
+from agentloop.errors import IllegalTransition, LedgerError
+from agentloop.frames import ERROR, SYMBOLIC_ASSERTED, TEXT, TICK, TOOL_RESULT, Frame, Role
+from agentloop.ledger import Entry, RunLedger
+from agentloop.loop.cycle import (
+    Aborted,
+    AgentEnded,
+    ChecksReported,
+    CycleConfig,
+    CycleState,
+    Emit,
+    Event,
+    Faulted,
+    Judged,
+    OutcomeRecorded,
+    StopAsked,
+    Ticked,
+    decide,
+    event_name,
+)
+from agentloop.loop.looping import OUTER_DRIVER
+from agentloop.loop.record import DRIVER, OutDigest, effect_names
+from agentloop.loop.rounds import (
+    Answered,
+    Began,
+    InnerEnded,
+    NodeGiven,
+    OuterAborted,
+    Round,
+    RoundEvent,
+    RoundsConfig,
+    next_round,
+)
+from agentloop.loop.turns import TurnFold
+from agentloop.messages import NodeStatus
+from agentloop.ports import LedgerStore
+from agentloop.verdict import create_default_evaluator_parser
+
+__all__ = ("Divergence", "ReplayReport", "replay")
+
+FrameHook = Callable[[Frame], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divergence:
+    """The first place where a replay differs from the record."""
+
+    #: Number of the entry; 0 if the ledger could not be read at all.
+    seq: int
+    #: What differs: ``effects``, ``out``, ``status``, ….
+    what: str
+    recorded: Json
+    replayed: Json
+
+    def __str__(self) -> str:
+        return f"entry {self.seq}: {self.what}: recorded {self.recorded!r}, replayed {self.replayed!r}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayReport:
+    """What a replay found."""
+
+    run: str
+    ok: bool
+    #: Whether the ledger has its last entry; one without is a run that goes on or was killed.
+    closed: bool = False
+    entries: int = 0
+    steps: int = 0
+    #: Out frames the run has published.
+    frames: int = 0
+    divergence: Divergence | None = None
+    #: The data of ``run.closed``.
+    result: Mapping[str, Json] | None = None
+    #: With ``recompute``: verdicts the parser reads differently today; they are no failure.
+    differences: tuple[Divergence, ...] = ()
+    #: Reports of the inner runs of a looping run.
+    children: tuple[ReplayReport, ...] = ()
+
+
+class _Diverged(Exception):
+    def __init__(self, entry: Entry, what: str, recorded: Json, replayed: Json) -> None:
+        super().__init__(what)
+        self.divergence = Divergence(seq=entry.seq, what=what, recorded=recorded, replayed=replayed)
+
+
+def _same(entry: Entry, what: str, replayed: Json) -> None:
+    recorded = entry.data.get(what)
+    if recorded != replayed:
+        raise _Diverged(entry, what, recorded, replayed)
+
+
+def replay(
+    store: LedgerStore, run: str, /, *, recompute: bool = False, on_frame: FrameHook | None = None
+) -> ReplayReport:
+    """Replay a recorded run and report whether it is reproduced exactly.
+
+    Linear in the length of the run, constant memory. Never raises on account of what is stored.
+
+    Args:
+        store: Where the run is.
+        run: Its id.
+        recompute: Also read every verdict anew with the default parser and report what differs.
+        on_frame: Called with every Out frame, in order, as it is reproduced.
+    """
+    ledger = RunLedger(store, run)
+    progress = _Progress(on_frame=on_frame, recompute=recompute)
+    try:
+        driver = ledger.opened.get("driver")
+        if driver not in _REPLAYERS:
+            known = ", ".join(sorted(_REPLAYERS))
+            raise LedgerError(f"run {run} was driven by {driver!r}; this version replays {known}")
+        replayer = _REPLAYERS[driver](ledger.opened, progress, store)
+        for entry in ledger.entries():
+            progress.entries = entry.seq
+            replayer.take(entry)
+    except _Diverged as diverged:
+        progress.divergence = diverged.divergence
+    except LedgerError as error:
+        seq = getattr(error, "seq", 0)
+        progress.divergence = Divergence(seq=seq, what="ledger", recorded=str(error), replayed=None)
+    except (KeyError, TypeError, ValueError, AttributeError, msgspec.ValidationError) as error:
+        problem = f"{type(error).__name__}: {error}"
+        progress.divergence = Divergence(seq=progress.entries, what="form", recorded=problem, replayed=None)
+    return progress.report(run)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Progress:
+    on_frame: FrameHook | None
+    recompute: bool
+    entries: int = 0
+    steps: int = 0
+    frames: int = 0
+    divergence: Divergence | None = None
+    result: Mapping[str, Json] | None = None
+    differences: list[Divergence] = field(default_factory=list)
+    children: list[ReplayReport] = field(default_factory=list)
+
+    def report(self, run: str) -> ReplayReport:
+        return ReplayReport(
+            run=run,
+            ok=self.divergence is None and all(child.ok for child in self.children),
+            closed=self.result is not None,
+            entries=self.entries,
+            steps=self.steps,
+            frames=self.frames,
+            divergence=self.divergence,
+            result=self.result,
+            differences=tuple(self.differences),
+            children=tuple(self.children),
+        )
+
+
+class _LoopReplay:
+    """Feeds the facts of an agent-evaluator run to `cycle.decide`."""
+
+    def __init__(self, opened: Mapping[str, Any], progress: _Progress, store: LedgerStore) -> None:
+        self._progress = progress
+        self._config = msgspec.convert(opened["config"], CycleConfig)
+        forward = opened["forward_frames"]
+        self._forward = None if forward == "*" else frozenset(forward)
+        self._state = CycleState()
+        self._out = OutDigest()
+        self._event: Event | None = None
+        self._stop: StopAsked | None = None
+        self._fold: TurnFold | None = None
+        self._usage: dict[str, int] = {}
+        self._parse = create_default_evaluator_parser() if progress.recompute else None
+
+    def take(self, entry: Entry) -> None:
+        handler = _LOOP_ENTRIES.get(entry.kind)
+        if handler is not None:  # a kind that a later version added does not change what this one decided
+            handler(self, entry)
+
+    def _stage(self, frame_type: str, content: Mapping[str, Any]) -> None:
+        self._out.add(frame_type, content)
+        self._progress.frames = self._out.count
+        if self._progress.on_frame is not None:
+            self._progress.on_frame(Frame(frame_type, dict(content), seq=self._out.count))
+
+    def _input(self, entry: Entry) -> None:
+        kind, data = entry.data["type"], entry.data
+        if kind == TICK:
+            self._event = Ticked()
+        elif kind == "ABORT":
+            self._event = Aborted(data["reason"])
+        elif kind == "CANCEL":
+            self._stop = StopAsked(data["reason"])
+
+    def _prompt(self, entry: Entry) -> None:
+        role: Role = "evaluator" if entry.data["role"] == "evaluator" else "agent"
+        self._fold = TurnFold(role)
+
+    def _frames(self, entry: Entry) -> None:
+        fold = self._fold
+        if fold is None:
+            raise _Diverged(entry, "turn", entry.data.get("turn"), None)
+        for frame_type, content in entry.data.get("frames", ()):
+            fold.feed(Frame(frame_type, content))
+            if frame_type != ERROR and (self._forward is None or frame_type in self._forward):
+                self._stage(frame_type, {**content, "role": fold.role} if frame_type == TEXT else content)
+
+    def _turn_ended(self, entry: Entry) -> None:
+        self._frames(entry)
+        fold, self._fold = self._fold, None
+        assert fold is not None
+        if "error" in entry.data:
+            return
+        for name, count in fold.usage.items():
+            self._usage[name] = self._usage.get(name, 0) + count
+        if fold.role == "agent":
+            self._event = AgentEnded(fold.text)
+        self._ended = fold
+
+    def _tool_result(self, entry: Entry) -> None:
+        if self._forward is None or TOOL_RESULT in self._forward:
+            self._stage(TOOL_RESULT, entry.data["result"])
+
+    def _checks(self, entry: Entry) -> None:
+        report = entry.data["report"]
+        self._event = ChecksReported(report["all_passed"], report["evidence"])
+
+    def _verdict(self, entry: Entry) -> None:
+        result = entry.data["result"]
+        self._event = Judged(NodeStatus(result["status"]), result["evidence"], result.get("parse_error"))
+        if self._parse is not None:
+            again = self._parse(self._ended.frames)
+            for what, value in (("status", again.status.value), ("evidence", again.evidence)):
+                if result[what] != value:
+                    self._progress.differences.append(
+                        Divergence(seq=entry.seq, what=what, recorded=result[what], replayed=value)
+                    )
+
+    def _symbolic(self, entry: Entry) -> None:
+        names = ("name", "value", "op")
+        self._stage(SYMBOLIC_ASSERTED, {name: entry.data[name] for name in names})
+
+    def _callback_failed(self, entry: Entry) -> None:
+        error = entry.data["error"]
+        if error["fatal"]:
+            self._event = Faulted(error["phase"], error["error_type"], error["message"])
+        else:
+            self._stage(ERROR, error)
+
+    def _outcome_written(self, entry: Entry) -> None:
+        fatal = entry.data.get("fatal", False)
+        self._event = OutcomeRecorded(entry.data["failure"] if fatal else None)
+
+    def _step(self, entry: Entry) -> None:
+        self._progress.steps += 1
+        _same(entry, "n", self._progress.steps)
+        event: Event | None
+        if entry.data["event"] == "stop_asked":
+            event, self._stop = self._stop, None
+        else:
+            event, self._event = self._event, None
+        _same(entry, "event", None if event is None else event_name(event))
+        assert event is not None
+        _same(entry, "out", self._out.mark())
+        _same(entry, "from", self._state.phase.value)
+        try:
+            self._state, effects = decide(self._state, event, self._config)
+        except IllegalTransition as error:
+            raise _Diverged(entry, "to", entry.data.get("to"), str(error)) from None
+        _same(entry, "to", self._state.phase.value)
+        _same(entry, "effects", effect_names(effects))
+        for effect in effects:
+            if type(effect) is Emit:
+                self._stage(effect.type, effect.content)
+
+    def _closed(self, entry: Entry) -> None:
+        state, closing = self._state, self._state.closing
+        _same(entry, "status", None if closing is None else closing.status.value)
+        assert closing is not None
+        _same(entry, "reason", closing.reason)
+        _same(entry, "evidence", closing.evidence)
+        _same(entry, "iterations", state.iteration)
+        _same(entry, "retry_count", state.retry_count)
+        _same(entry, "usage", self._usage)
+        _same(entry, "out", self._out.mark())
+        self._progress.result = entry.data
+
+
+_LOOP_ENTRIES: Final[Mapping[str, Callable[[_LoopReplay, Entry], None]]] = {
+    "fact.input": _LoopReplay._input,
+    "fact.prompt": _LoopReplay._prompt,
+    "fact.frames": _LoopReplay._frames,
+    "fact.turn_ended": _LoopReplay._turn_ended,
+    "fact.tool_result": _LoopReplay._tool_result,
+    "fact.checks": _LoopReplay._checks,
+    "fact.verdict": _LoopReplay._verdict,
+    "fact.symbolic": _LoopReplay._symbolic,
+    "fact.callback_failed": _LoopReplay._callback_failed,
+    "fact.outcome_written": _LoopReplay._outcome_written,
+    "step": _LoopReplay._step,
+    "run.closed": _LoopReplay._closed,
+}
+
+
+class _OuterReplay:
+    """Feeds the facts of a looping run to `rounds.next_round`, and replays its inner runs."""
+
+    def __init__(self, opened: Mapping[str, Any], progress: _Progress, store: LedgerStore) -> None:
+        self._progress, self._store = progress, store
+        self._config = msgspec.convert(opened["config"], RoundsConfig)
+        self._state = Round()
+        self._event: RoundEvent | None = None
+
+    def take(self, entry: Entry) -> None:
+        data = entry.data
+        match entry.kind:
+            case "fact.input":
+                self._event = Began() if data["type"] == TICK else OuterAborted(data["reason"])
+            case "fact.node":
+                self._event = NodeGiven(data["node"] is not None)
+            case "fact.child":
+                self._event = InnerEnded(NodeStatus(data["status"]), data["reason"])
+                self._child(data)
+            case "fact.again":
+                self._event = Answered(data["again"])
+            case "fact.callback_failed":
+                error = data["error"]
+                self._event = Faulted(error["phase"], error["error_type"], error["message"])
+            case "step":
+                self._step(entry)
+            case "run.closed":
+                _same(entry, "iterations", len(self._progress.children))
+                self._progress.result = data
+
+    def _child(self, data: Mapping[str, Any]) -> None:
+        progress = self._progress
+        report = replay(self._store, data["run"], recompute=progress.recompute, on_frame=progress.on_frame)
+        progress.frames += report.frames
+        progress.children.append(report)
+
+    def _step(self, entry: Entry) -> None:
+        self._progress.steps += 1
+        _same(entry, "n", self._progress.steps)
+        event, self._event = self._event, None
+        _same(entry, "event", None if event is None else event.__struct_config__.tag)
+        assert event is not None
+        _same(entry, "from", self._state.phase.value)
+        try:
+            self._state, effects = next_round(self._state, event, self._config)
+        except IllegalTransition as error:
+            raise _Diverged(entry, "to", entry.data.get("to"), str(error)) from None
+        _same(entry, "to", self._state.phase.value)
+        _same(entry, "effects", effect_names(effects))
+        for effect in effects:
+            if isinstance(effect, Emit):
+                self._progress.frames += 1
+                if self._progress.on_frame is not None:
+                    self._progress.on_frame(Frame(effect.type, effect.content))
+
+
+_REPLAYERS: Final[Mapping[str, Any]] = {DRIVER: _LoopReplay, OUTER_DRIVER: _OuterReplay}
