@@ -16,7 +16,7 @@ from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
 from graphstate.verbs.memory import known
 from graphstate.verbs.structure import known_edge
-from graphstate.verbs.verb import Verbs, query, verb
+from graphstate.verbs.verb import Verbs, answer, query, verb
 
 __all__ = ("Moving", "candidates", "chosen", "moved", "moving_actor")
 
@@ -83,7 +83,7 @@ class Moving(Verbs):
         edge, trace = chosen(self, to, edge_id, actor)
         return Ok(moved(self, edge, trace, actor=actor, cause=cause))
 
-    @verb
+    @answer
     def explain_transition(
         self,
         to: str | None = None,

@@ -23,7 +23,7 @@ from graphstate.model import (
 from graphstate.results import Fail, Ok, Result
 from graphstate.store import Store
 
-__all__ = ("Verbs", "catches_up_text", "query", "synced_verb", "verb")
+__all__ = ("Verbs", "answer", "catches_up_text", "query", "synced_verb", "verb")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -54,7 +54,13 @@ class Verbs:
         return self.store.record(drafts, actor=actor or self.actor, trust=self.trust, cause=cause)
 
 
-def _first_answer(store: Store, name: str, cause: object) -> Result[Any] | None:
+def _answered_before(store: Store, name: str, cause: object) -> Result[Any] | None:
+    """Return what the first call with this cause answered, None if this is the first."""
+    if store.failed is not None:
+        code, message = store.failed
+        return Fail(ErrorCode.CONFLICT, f"the unit has failed already and keeps nothing: {code}, {message}")
+    if cause is None:
+        return None
     if not isinstance(cause, str) or not 0 < len(cause) <= MAX_CAUSE_CHARS or not cause.isprintable():
         raise VerbFailed(
             ErrorCode.INVALID_INPUT,
@@ -71,6 +77,11 @@ def _first_answer(store: Store, name: str, cause: object) -> Result[Any] | None:
     answer = decode(text)
     cls = _RESULTS.get(answer["type"])
     return Ok(answer["value"] if cls is None else from_json(cls, answer["value"]), repeated=True)
+
+
+def _keep_answer(store: Store, name: str, cause: str, value: Any) -> None:
+    answer = {"type": type(value).__name__, "value": to_json(value)}
+    store.log.set_first_result(GRAPH, cause, name, encode_text(answer))
 
 
 def verb(
@@ -100,18 +111,21 @@ def _make(
 
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Result[T]:
-        store = self.store
+        store: Store = self.store
         try:
             store.begin(sync=sync)
         except StoreError as error:
             return Fail(error.code, str(error), error.details)
         try:
-            result = _run(self, *args, **kwargs)
+            cause = kwargs.get("cause")
+            result = _answered_before(store, name, cause) or method(self, *args, **kwargs)
+            if isinstance(result, Ok) and not result.repeated:
+                if cause is not None:
+                    _keep_answer(store, name, str(cause), result.value)
+                store.snapshot_if_due(actor=self.actor, trust=self.trust)
         except (VerbFailed, StoreError) as error:
             message = error.message if isinstance(error, VerbFailed) else str(error)
-            store.fail(error.code, message)
-            store.rollback()
-            return Fail(error.code, message, error.details)
+            result = Fail(error.code, message, error.details)
         except BaseException as error:
             store.fail(ErrorCode.CONFLICT, f"{name} was left by {type(error).__name__}: {error}")
             store.rollback()
@@ -124,26 +138,6 @@ def _make(
             store.commit()
         except StoreError as error:
             return Fail(error.code, str(error), error.details)
-        return result
-
-    def _run(self: Verbs, *args: P.args, **kwargs: P.kwargs) -> Result[T]:
-        store = self.store
-        if store.failed is not None:
-            code, message = store.failed
-            return Fail(
-                ErrorCode.CONFLICT, f"the unit has failed already and keeps nothing: {code}, {message}"
-            )
-        cause = kwargs.get("cause")
-        if cause is not None:
-            first = _first_answer(store, name, cause)
-            if first is not None:
-                return first
-        result = method(self, *args, **kwargs)
-        if isinstance(result, Ok):
-            if cause is not None:
-                answer = {"type": type(result.value).__name__, "value": to_json(result.value)}
-                store.log.set_first_result(GRAPH, str(cause), name, encode_text(answer))
-            store.snapshot_if_due(actor=self.actor, trust=self.trust)
         return result
 
     call.__dict__["verb"] = "changes"
@@ -167,6 +161,22 @@ def query(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any,
             store.end_read()
 
     call.__dict__["verb"] = "reads"
+    return call
+
+
+def answer(method: Callable[Concatenate[Any, P], Result[T]]) -> Callable[Concatenate[Any, P], Result[T]]:
+    """Make a method a verb that only reads and still answers with `Ok` or `Fail`."""
+    read = query(method)
+
+    @wraps(read)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Result[T]:
+        try:
+            return read(self, *args, **kwargs)
+        except VerbFailed as error:
+            return Fail(error.code, error.message, error.details)
+        except StoreError as error:
+            return Fail(error.code, str(error), error.details)
+
     return call
 
 

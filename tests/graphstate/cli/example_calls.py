@@ -41,9 +41,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "cursor": ("a", "b", "--cause", "seventh"),
     "transition": ("b", "--edge-id", "ab", "--vars", "{}", "--cause", "eighth"),
     "step": ("b", "--reward", "0.5", "--vars", "{}", "--cause", "ninth"),
-    "reward": (
-        *("1", "--edge-id", "ab", "--trace", "--depth", "3", "--lambda", "0.5", "--cause", "tenth"),
-    ),
+    "reward": (*("1", "--edge-id", "ab", "--trace", "--depth", "3", "--lambda", "0.5", "--cause", "tenth"),),
     "checkpoint": ("later", "--cause", "eleventh"),
     "rollback": ("start", "--reason", "as an example"),
     "checkpoints": (),
