@@ -115,19 +115,21 @@ class OpenAIChat:
             failure: ModelError | None = None
             try:
                 create = client.chat.completions.with_streaming_response.create
-                async with create(**self._body(request)) as answer:
+                async with (
+                    create(**self._body(request)) as answer,
                     # Closed by us: the client's own iterator would leave the connection's open.
-                    async with aclosing(answer.http_response.aiter_bytes()) as pieces:
-                        if answer.headers.get("content-type", "").startswith("application/json"):
-                            for frame in stream.whole(await _read_all(pieces)):
+                    aclosing(answer.http_response.aiter_bytes()) as pieces,
+                ):
+                    if answer.headers.get("content-type", "").startswith("application/json"):
+                        for frame in stream.whole(await _read_all(pieces)):
+                            yield frame
+                    else:
+                        async for piece in pieces:
+                            for frame in stream.feed(piece):
                                 yield frame
-                        else:
-                            async for piece in pieces:
-                                for frame in stream.feed(piece):
-                                    yield frame
-                                if stream.ended:
-                                    await _drain(pieces)
-                                    break
+                            if stream.ended:
+                                await _drain(pieces)
+                                break
             except ModelError:
                 raise
             except Exception as error:
@@ -198,7 +200,11 @@ class OpenAIChat:
 
         if isinstance(error, openai.APIStatusError):
             return rejected(
-                self._server, error.status_code, error.body, error.response.headers, self._redactor.redact_text
+                self._server,
+                error.status_code,
+                error.body,
+                error.response.headers,
+                self._redactor.redact_text,
             )
         if isinstance(error, openai.APIConnectionError):
             timed_out = isinstance(error, openai.APITimeoutError)

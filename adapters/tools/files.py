@@ -7,6 +7,7 @@ no swap of a directory meanwhile leads outside. A write replaces the file in one
 
 from __future__ import annotations
 
+import glob
 import itertools
 import os
 import posixpath
@@ -60,7 +61,8 @@ class _Files:
         if pattern is None:
             names = self._workspace.in_directory(path, _entries)
         else:
-            found = self._workspace.glob(posixpath.join(_lexical(path), pattern), limit=_GLOB_LIMIT)
+            start = "" if _lexical(path) == "." else glob.escape(_lexical(path)) + "/"
+            found = self._workspace.glob(start + pattern, limit=_GLOB_LIMIT)
             names = sorted(itertools.islice(found, MAX_ENTRIES + 1))
         more = [f"[… cut at {MAX_ENTRIES} entries …]"] if len(names) > MAX_ENTRIES else []
         return "\n".join([*names[:MAX_ENTRIES], *more])

@@ -425,9 +425,7 @@ def test_every_error_of_the_client_is_mapped() -> None:
 def test_every_error_of_the_transport_is_mapped_or_a_misuse() -> None:
     core = OpenAIChat(model="m", base_url="http://localhost/v1", environ={})
     misuse = {"HTTPError", "HTTPStatusError", "InvalidURL", "CookieConflict", "StreamError"}
-    kinds = [
-        kind for kind in vars(httpx2).values() if isinstance(kind, type) and issubclass(kind, Exception)
-    ]
+    kinds = [kind for kind in vars(httpx2).values() if isinstance(kind, type) and issubclass(kind, Exception)]
     assert kinds
     for kind in kinds:
         error = kind.__new__(kind)
