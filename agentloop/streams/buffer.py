@@ -164,19 +164,25 @@ class BufferSource(Readable[Frame]):
     def receive_nowait(self) -> Frame:
         """As `receive`, but raise ``anyio.WouldBlock`` instead of waiting."""
         queue = self._queue
-        if not queue.frames or queue.read >= queue.stop:
-            queue.check_free()
-            queue.raise_if_finished()
-            if not queue.frames:
-                raise anyio.WouldBlock
-            queue.postpone_yield()
-        return queue.pop()
+        if queue.frames and queue.read < queue.stop:
+            queue.read += 1
+            return queue.frames.popleft()
+        queue.check_free()
+        return self.take_nowait()
 
     async def take(self) -> Frame:
-        """As `receive`, for the holder of the claim."""
         queue = self._queue
         if not queue.frames or queue.yield_due:
             await queue.wait()
+        return queue.pop()
+
+    def take_nowait(self) -> Frame:
+        queue = self._queue
+        if not queue.frames:
+            queue.raise_if_finished()
+            raise anyio.WouldBlock
+        if queue.yield_due:
+            queue.postpone_yield()
         return queue.pop()
 
     def abort(self, error: BaseException | None = None, /) -> bool:
@@ -190,23 +196,19 @@ class BufferSource(Readable[Frame]):
         """Return the counts so far; ``written == read + dropped + buffered + discarded``."""
         return self._queue.statistics()
 
-    def watch(self, event: anyio.Event, /) -> None:
-        """Become the reader, and have an event set when there is something to read."""
+    def watch(self, event: anyio.Event, /) -> bool:
         self._queue.watch(event)
+        return True
 
     def unwatch(self) -> None:
-        """Stop being the reader."""
         self._queue.unwatch()
 
-    def claim(self) -> None:
-        """Take the source for a pipe.
+    def check_free(self) -> None:
+        self._queue.check_free()
 
-        Raises:
-            StreamBusy: It has a pipe or a reader.
-        """
+    def claim(self) -> None:
         self._queue.claim()
 
     def release(self) -> None:
-        """Give the source back to readers."""
         super().release()
         self._queue.release()

@@ -35,6 +35,8 @@ class Pumpable(Protocol):
 
     def release(self) -> None: ...
 
+    async def aclose(self) -> None: ...
+
 
 def when_aborted(sink: Sink, hook: AbortHook) -> Callable[[], object]:
     """Have a hook called when the sink's reader aborts; return what takes the hook back.
@@ -75,10 +77,11 @@ async def pump(
             except anyio.EndOfStream:
                 if end:
                     sink.end()
-                return StreamAborted("the sink's reader has aborted") if left else None
+                break
             except StreamFailed as failed:
-                sink.end(failed.__cause__ or failed)
-                return failed.__cause__ or failed
+                reason = failed.__cause__ or failed
+                sink.end(reason)
+                return reason
             await sink.write(frame)
     except (StreamAborted, StreamEnded) as error:
         source.abort(error.__cause__)
@@ -86,9 +89,9 @@ async def pump(
     except Exception as error:
         if detach:
             source.release()
-        else:
-            source.abort(error)
-            sink.end(error)
+            return error
+        source.abort(error)
+        sink.end(error)
         return error
     except BaseException:
         source.abort()
@@ -96,8 +99,8 @@ async def pump(
         raise
     finally:
         forget()
-    source.abort()
-    return None
+    await source.aclose()
+    return StreamAborted("the sink's reader has aborted") if left else None
 
 
 class Pipe:

@@ -28,7 +28,7 @@ from agentloop.errors import StreamAborted, StreamBusy, StreamEnded, StreamFaile
 from agentloop.frames import TERMINAL_TYPES, Frame
 from agentloop.ports import FrameStats
 
-__all__ = ("BURST", "AbortHook", "FrameQueue", "Strategy")
+__all__ = ("BURST", "AbortHook", "FrameQueue", "Strategy", "ending")
 
 Strategy: TypeAlias = Literal["drop-oldest", "drop-newest", "block"]
 #: Told once that the reader gave up, and why.
@@ -36,6 +36,15 @@ AbortHook: TypeAlias = Callable[[BaseException | None], object]
 
 #: How many operations may follow each other without a yield to the event loop.
 BURST: Final = 128
+
+
+def ending(error: BaseException | None) -> Exception:
+    """Return what a reader is told at the end of a stream that ended with this error, or well."""
+    if error is None:
+        return anyio.EndOfStream()
+    failed = StreamFailed(f"the stream ended with {type(error).__name__}: {error}")
+    failed.__cause__ = error
+    return failed
 
 
 class FrameQueue:
@@ -323,6 +332,7 @@ class FrameQueue:
                 await event.wait()
             except BaseException:
                 self.unwatch()
+                self._keep_limit()
                 raise
             self._reader, self._reading = None, False
             self.postpone_yield()
@@ -345,11 +355,14 @@ class FrameQueue:
         self._set_guards()
 
     def unwatch(self) -> None:
-        """Stop being the one reader; a frame that came meanwhile stays, as far as the limit allows."""
+        """Stop being the one reader; if a frame came meanwhile, pop it before anybody writes."""
         self._reader, self._reading = None, False
+        self._set_guards()
+
+    def _keep_limit(self) -> None:
+        """Drop the frame that was beyond the limit in the hands of a reader who then left."""
         if self._strategy != "block" and len(self.frames) > self._capacity():
             self._make_room(None)
-        self._set_guards()
 
     def pop(self) -> Frame:
         """Return the oldest frame; there must be one."""
@@ -383,12 +396,8 @@ class FrameQueue:
 
     def raise_if_finished(self) -> None:
         """Raise what a reader sees at the end, if this is the end."""
-        if not self.finished:
-            return
-        if self._error is None:
-            raise anyio.EndOfStream
-        name = type(self._error).__name__
-        raise StreamFailed(f"the stream ended with {name}: {self._error}") from self._error
+        if self.finished:
+            raise ending(self._error)
 
     def drain(self) -> None:
         """Count every frame, waiting or to come, as read and forget it."""

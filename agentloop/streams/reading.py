@@ -1,22 +1,23 @@
-"""What every source does the same way: iterating, collecting, closing, piping.
+"""What every source does the same way: iterating, collecting, closing, piping, being claimed.
 
-A source of its own writes `receive`, `receive_nowait`, `abort`, `ended` and `statistics`;
-`Readable` makes the rest of it.
+A source of its own writes `take`, `take_nowait`, `abort`, `ended` and `statistics`;
+`Readable` makes the rest of it. Whoever consumes a source for good (a pipe, a combinator)
+claims it, so that everybody else finds it busy, and then reads with `take`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import anyio
 
 from agentloop.errors import StreamBusy
-from agentloop.ports import FrameStats, Sink
+from agentloop.ports import FrameStats, Sink, Source
 from agentloop.streams.pump import Pipe, PipeOwner
 
-__all__ = ("Readable",)
+__all__ = ("Readable", "claimed")
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -24,11 +25,12 @@ T_co = TypeVar("T_co", covariant=True)
 class Readable(ABC, Generic[T_co]):
     """The base of all sources. It is its own iterator, so leaving a loop early loses nothing."""
 
-    __slots__ = ("__weakref__", "_owner", "_pipe")
+    __slots__ = ("__weakref__", "_claimed", "_owner", "_pipe")
 
     def __init__(self) -> None:
         self._owner: PipeOwner | None = None
         self._pipe: Pipe | None = None
+        self._claimed = False
 
     @property
     @abstractmethod
@@ -36,18 +38,12 @@ class Readable(ABC, Generic[T_co]):
         """True once nothing can be read any more."""
 
     @abstractmethod
-    async def receive(self) -> T_co:
-        """Return the next item.
-
-        Raises:
-            anyio.EndOfStream: After a normal end, or after an abort without error.
-            StreamFailed: After an error end; the error is the cause.
-            StreamBusy: Somebody else is reading, or the source is piped.
-        """
+    async def take(self) -> T_co:
+        """As `receive`, for the holder of the claim."""
 
     @abstractmethod
-    def receive_nowait(self) -> T_co:
-        """As `receive`, but raise ``anyio.WouldBlock`` instead of waiting."""
+    def take_nowait(self) -> T_co:
+        """As `receive_nowait`, for the holder of the claim."""
 
     @abstractmethod
     def abort(self, error: BaseException | None = None, /) -> bool:
@@ -56,6 +52,22 @@ class Readable(ABC, Generic[T_co]):
     @abstractmethod
     def statistics(self) -> FrameStats:
         """Return the counts so far."""
+
+    async def receive(self) -> T_co:
+        """Return the next item.
+
+        Raises:
+            anyio.EndOfStream: After a normal end, or after an abort without error.
+            StreamFailed: After an error end; the error is the cause.
+            StreamBusy: Somebody else is reading, or the source is piped.
+        """
+        self.check_free()
+        return await self.take()
+
+    def receive_nowait(self) -> T_co:
+        """As `receive`, but raise ``anyio.WouldBlock`` instead of waiting."""
+        self.check_free()
+        return self.take_nowait()
 
     def __aiter__(self) -> Self:
         return self
@@ -115,18 +127,30 @@ class Readable(ABC, Generic[T_co]):
         if self._pipe is not None:
             self._pipe.start(owner)
 
-    async def take(self) -> T_co:
-        """As `receive`, for the holder of the claim."""
-        return await self.receive()
+    def check_free(self) -> None:
+        """Raise StreamBusy if a pipe or a combinator has the source."""
+        if self._claimed:
+            raise StreamBusy("reading from (it is piped)")
 
     def claim(self) -> None:
-        """Take the source for a pipe; StreamBusy if it is taken."""
-        if self._pipe is not None:
-            raise StreamBusy("piping (it has a pipe already)")
+        """Take the source for good.
+
+        Raises:
+            StreamBusy: It has a reader, or somebody has claimed it.
+        """
+        self.check_free()
+        self._claimed = True
 
     def release(self) -> None:
         """Give the source back to readers."""
-        self._pipe = None
+        self._claimed, self._pipe = False, None
+
+    def watch(self, event: anyio.Event, /) -> bool:
+        """Have an event set when there is something to take; False if the source cannot tell."""
+        return False
+
+    def unwatch(self) -> None:
+        """Undo `watch`; whoever watched takes at once what came meanwhile."""
 
     async def aclose(self) -> None:
         """Abort without error."""
@@ -143,3 +167,38 @@ class Readable(ABC, Generic[T_co]):
         /,
     ) -> None:
         self.abort(exc)
+        await self.aclose()
+
+
+class _Foreign:
+    """A source that is not ours: it cannot be claimed or watched, only read."""
+
+    __slots__ = ("_source", "abort", "take", "take_nowait")
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.take, self.take_nowait, self.abort = source.receive, source.receive_nowait, source.abort
+
+    def release(self) -> None:
+        """Nothing was claimed."""
+
+    def watch(self, event: anyio.Event, /) -> bool:
+        return False
+
+    def unwatch(self) -> None:
+        """Nothing is watched."""
+
+    async def aclose(self) -> None:
+        self._source.abort()
+
+
+def claimed(source: Source | Readable[Any], /) -> Readable[Any] | _Foreign:
+    """Claim a source and return what it is read by.
+
+    Raises:
+        StreamBusy: It has a reader, a pipe, or belongs to a combinator.
+    """
+    if not isinstance(source, Readable):
+        return _Foreign(source)
+    source.claim()
+    return source
