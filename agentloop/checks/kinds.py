@@ -201,7 +201,7 @@ def _exit_code(code: int, scene: Scene, tool: str | None) -> Answer:
     seen: dict[int, None] = {}
     for call in reversed(calls):
         if call.exit_code == code:
-            return Answer(True, f"met by {call.label}")
+            return Answer(True, f"met by {call}")
         if call.exit_code is not None and len(seen) < _MAX_SEEN:
             seen[call.exit_code] = None
     if not calls:
@@ -215,7 +215,7 @@ def _last_exit_code(code: int, scene: Scene, tool: str | None) -> Answer:
     calls = scene.calls(tool)
     for call in reversed(calls):
         if call.exit_code is not None:
-            return Answer(call.exit_code == code, f"{call.label} exited with {call.exit_code}")
+            return Answer(call.exit_code == code, f"{call} exited with {call.exit_code}")
     return Answer(False, "no tool result has an exit code") if calls else _no_call(tool)
 
 
@@ -226,7 +226,7 @@ def _in_stdout(found: Callable[[str], bool], scene: Scene, tool: str | None) -> 
             continue
         stdout = _newlines(call.stdout)
         if found(stdout) or ("\x1b" in stdout and found(_ANSI.sub("", stdout))):
-            return Answer(True, f"met by {call.label}")
+            return Answer(True, f"met by {call}")
     return Answer(False, "no stdout has it") if calls else _no_call(tool)
 
 

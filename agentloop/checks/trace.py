@@ -6,13 +6,11 @@ given, also by hand.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias, get_args
-
-import msgspec
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from agentloop._canonical import Json, NotJson, encode_text
-from agentloop.frames import Frame
+from agentloop.frames import TOOL_RESULT, Frame
 from agentloop.messages import ToolResult
 
 __all__ = ("Call", "ToolTrace", "TraceScope", "read_trace", "tool_trace_view", "trace_entry")
@@ -21,6 +19,8 @@ TraceScope: TypeAlias = Literal["latest", "all", "cycle"]
 TraceEntry: TypeAlias = Mapping[str, Any]
 
 _NESTS: Final = ("result", "output", "content")
+_CODES: Final = ("exit_code", "exitCode", "returncode")
+_OWN: Final = (*_CODES, "stdout", "ok")
 _MAX_NESTING: Final = 4
 
 
@@ -111,14 +111,19 @@ def tool_trace_view(
 # ---------------------------------------------------------------------------------- reading
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class Call(NamedTuple):
     """What the built-in checks want to know of one entry."""
 
+    #: Of the tool; empty if unknown.
     name: str
-    #: How a report names the call.
-    label: str
+    #: The call's id, or its position in the trace.
+    id: str | int
     exit_code: int | None
     stdout: str | None
+
+    def __str__(self) -> str:
+        which = f"call {self.id}" if isinstance(self.id, str) else f"entry {self.id}"
+        return f"{self.name or 'a tool'} ({which})"
 
 
 def read_trace(trace: object) -> list[Call]:
@@ -143,9 +148,9 @@ def read_trace(trace: object) -> list[Call]:
 
 def _read_entry(entry: object, position: int) -> Call | None:
     if isinstance(entry, str):
-        return Call(name="", label=f"entry {position}", exit_code=None, stdout=entry)
+        return Call("", position, None, entry)
     if isinstance(entry, Frame):
-        entry = entry.content if entry.type == "TOOL_RESULT" else None
+        entry = entry.content if entry.type == TOOL_RESULT else None
     if not isinstance(entry, Mapping):
         return None
     try:
@@ -154,49 +159,32 @@ def _read_entry(entry: object, position: int) -> Call | None:
         return None  # a mapping that raises when it is read says nothing
 
 
-def _read_mapping(entry: Mapping[str, Any], position: int) -> Call | None:
-    levels = _levels(entry)
-    code = (
-        None
-        if _first(levels, "timed_out", "timedOut") is True
-        else _first(levels, "exit_code", "exitCode", "returncode")
-    )
-    stdout = _first(levels, "stdout")
-    name = _first(levels, "name")
-    call_id = _first(levels, "call_id", "callId", "id")
-    if not isinstance(name, str):
-        name = ""
-    label = name or "a tool"
-    label = (
-        f"{label} (call {call_id})" if isinstance(call_id, str) and call_id else f"{label} (entry {position})"
-    )
-    return Call(name=name, label=label, exit_code=_code(code), stdout=_stdout(stdout))
-
-
-def _levels(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the entry and what is nested in it, but nothing below an entry that speaks for itself.
-
-    Otherwise a tool's own output could claim the exit code that the process did not have.
-    """
-    levels = [entry]
-    while len(levels) < _MAX_NESTING and not _OWN.intersection(entry):
-        nested = next((entry[key] for key in _NESTS if isinstance(entry.get(key), Mapping)), None)
+def _read_mapping(entry: Mapping[str, Any], position: int) -> Call:
+    # Whoever says any of these speaks for himself: nothing below counts then, or else a tool's
+    # own output could claim the exit code that its process did not have.
+    level, depth = entry, 0
+    while depth < _MAX_NESTING and not any(key in level for key in _OWN):
+        nested = next((level[key] for key in _NESTS if isinstance(level.get(key), Mapping)), None)
         if nested is None:
             break
-        entry = nested
-        levels.append(entry)
-    return levels
+        level, depth = nested, depth + 1
+    name = entry.get("name", level.get("name"))
+    code = None
+    if not (level.get("timed_out") is True or level.get("timedOut") is True):
+        code = _code(next((level[key] for key in _CODES if level.get(key) is not None), None))
+    return Call(
+        name if isinstance(name, str) else "",
+        _first(entry, "call_id", "callId", "id") or position,
+        code,
+        _stdout(level.get("stdout")),
+    )
 
 
-_OWN: Final = frozenset({"exit_code", "exitCode", "returncode", "stdout", "ok"})
-
-
-def _first(levels: Sequence[Mapping[str, Any]], *keys: str) -> object:
-    for level in levels:
-        for key in keys:
-            value = level.get(key)
-            if value is not None:
-                return value
+def _first(entry: Mapping[str, Any], *keys: str) -> str | None:
+    for key in keys:
+        value = entry.get(key)
+        if isinstance(value, str) and value:
+            return value
     return None
 
 
