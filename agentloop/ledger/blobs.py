@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from agentloop._canonical import MAX_DEPTH, Json, NotJson, encode
 
-__all__ = ("BLOB_LIMIT", "PROMPT", "blob_digest", "join_blobs", "split_blobs")
+__all__ = ("BLOB_LIMIT", "BLOB_MARK", "PROMPT", "blob_digest", "join_blobs", "split_blobs")
 
 #: The one kind of entry whose texts may be blobs.
 PROMPT = "fact.prompt"
@@ -21,6 +21,8 @@ PROMPT = "fact.prompt"
 BLOB_LIMIT = 1024
 
 _MARK = "$blob"
+#: Stands in the bytes of every data with a reference; without it and below the limit there is none.
+BLOB_MARK = b'"$blob"'
 
 
 def blob_digest(blob: bytes) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from agentloop._canonical import MAX_BYTES, Json, NotJson, encode
 from agentloop.determinism import Clock
-from agentloop.ledger.blobs import PROMPT, split_blobs
+from agentloop.ledger.blobs import BLOB_LIMIT, BLOB_MARK, PROMPT, split_blobs
 from agentloop.ledger.chain import NO_ENTRIES, Chain
 from agentloop.ports import Head, LedgerEntry, LedgerStore
 
@@ -75,13 +75,15 @@ class Recorder:
         """
         if self._store is None:
             return
-        if kind == PROMPT:
-            data = split_blobs(data, self._blobs)
         body = encode(data)
-        if len(body) > MAX_BYTES:
-            raise NotJson(
-                f"{len(body)} bytes of data in one entry, more than the {MAX_BYTES} that can be read"
-            )
+        if kind == PROMPT and (len(body) > BLOB_LIMIT or BLOB_MARK in body):
+            body = encode(split_blobs(data, self._blobs))
+        self.record_encoded(kind, body)
+
+    def record_encoded(self, kind: str, body: bytes, /) -> None:
+        """As `record`, for data whose canonical JSON the caller has at hand."""
+        if self._store is None:
+            return
         at, seq = self._clock.now_ms(), self._seq + 1
         hashed = self._chain.hash(self._hash, seq, at, kind, body)
         self._pending.append(LedgerEntry(seq=seq, at=at, kind=kind, body=body, hash=hashed))

@@ -133,7 +133,8 @@ class AgentLoop(OneRun):
         self._trace = ToolTrace(options.tool_trace_scope)
         self._ingress = Ingress(options.redactor)
         ledger = options.ledger
-        self._record = RunRecord(None if ledger is None else Recorder(ledger, self.run_id, options.clock))
+        recorder = None if ledger is None else Recorder(ledger, self.run_id, options.clock)
+        self._record = RunRecord(recorder, sync=options.durability == "power")
         self._output = Output(
             buffer,
             self._record,

@@ -65,6 +65,7 @@ class LoopOptions:
     run_id: str | None = None
     labels: Mapping[str, Any] = field(default_factory=dict)
     commit: CommitMode = "turn"
+    durability: Literal["power", "process"] = "power"
     record_prompts: Literal["parts", "digest"] = "parts"
     taps: Sequence[Tap] = ()
     redactor: Redactor | None = None
@@ -118,6 +119,7 @@ _CHOICES: Final = {
     "output_overflow_strategy": ("drop-oldest", "drop-newest", "block"),
     "tool_trace_scope": ("latest", "all", "cycle"),
     "commit": ("turn", "cycle"),
+    "durability": ("power", "process"),
     "record_prompts": ("parts", "digest"),
 }
 
