@@ -120,7 +120,7 @@ def replay(
     ledger = RunLedger(store, run)
     progress = _Progress(on_frame=on_frame, recompute=recompute)
     try:
-        driver = ledger.opened.get("driver")
+        driver = str(ledger.opened.get("driver"))
         if driver not in _REPLAYERS:
             known = ", ".join(sorted(_REPLAYERS))
             raise LedgerError(f"run {run} was driven by {driver!r}; this version replays {known}")
