@@ -35,6 +35,8 @@ class _Parsed(msgspec.Struct, frozen=True):
     """One check string, read once."""
 
     text: str
+    #: The text on one line.
+    shown: str
     kind: str = ""
     argument: Any = None
     negated: bool = False
@@ -134,19 +136,29 @@ class DefaultChecks:
         Raises:
             TypeError: The list is no list.
         """
-        if isinstance(checks_list, (str, bytes, Mapping)) or not isinstance(checks_list, Iterable):
+        if type(checks_list) is not list and (
+            isinstance(checks_list, (str, bytes, Mapping)) or not isinstance(checks_list, Iterable)
+        ):
             raise TypeError(f"checks_list is a list of str, not {type(checks_list).__name__}")
         scene = Scene(self._workspace, self._symbolics, tool_trace, self._glob_limit)
-        results = tuple(self._outcome(self._parse(check), scene) for check in checks_list)
-        return CheckReport(
-            all_passed=all(result.passed for result in results),
-            evidence=_evidence(results),
-            results=results,
-        )
+        results: list[CheckOutcome] = []
+        lines: list[str] = []
+        all_passed = True
+        for check in checks_list:
+            parsed = self._parse(check)
+            outcome = self._outcome(parsed, scene)
+            results.append(outcome)
+            if outcome.passed:
+                lines.append(f"PASS {parsed.shown}")
+            else:
+                all_passed = False
+                lines.append(f"FAIL {parsed.shown}: {_visible(outcome.detail)}")
+        return CheckReport(all_passed=all_passed, evidence=_cut("\n".join(lines)), results=tuple(results))
 
     def _parse(self, check: object) -> _Parsed:
         if not isinstance(check, str):
-            return _Parsed(f"{check!r:.200}", problem="malformed check: not a str")
+            text = f"{check!r:.200}"
+            return _Parsed(text, _visible(text), problem="malformed check: not a str")
         parsed = self._parsed.get(check)
         if parsed is None:
             if len(self._parsed) >= _KEPT_PARSED:
@@ -155,24 +167,25 @@ class DefaultChecks:
         return parsed
 
     def _read(self, check: str) -> _Parsed:
+        shown = _visible(check)
         head, colon, argument = check.partition(":")
         head = head.strip()
         negated = head.startswith("!")
         tool, slash, kind = head.removeprefix("!").rpartition("/")
         tool, kind = tool.strip(), kind.strip()
         if not colon or not kind:
-            return _Parsed(check, kind=kind, problem="malformed check: it needs the form kind:argument")
+            return _Parsed(check, shown, kind, problem="malformed check: it needs the form kind:argument")
         row = self._kinds.get(kind)
         if row is None:
             known = ", ".join(sorted(self._kinds))
-            return _Parsed(check, kind=kind, problem=f"unknown check kind {kind!r:.80} (known: {known})")
+            return _Parsed(check, shown, kind, problem=f"unknown check kind {kind!r:.80} (known: {known})")
         if slash and not (row.scoped and tool):
-            return _Parsed(check, kind=kind, problem=f"malformed check: {kind} takes no tool before it")
+            return _Parsed(check, shown, kind, problem=f"malformed check: {kind} takes no tool before it")
         try:
             read = row.read(argument)
         except ValueError as error:
-            return _Parsed(check, kind=kind, problem=f"malformed check: {error}")
-        return _Parsed(check, kind, read, negated, tool or None, row)
+            return _Parsed(check, shown, kind, problem=f"malformed check: {error}")
+        return _Parsed(check, shown, kind, read, negated, tool or None, row)
 
     def _outcome(self, parsed: _Parsed, scene: Scene) -> CheckOutcome:
         if parsed.row is None:
@@ -200,17 +213,6 @@ def _registered(fn: CheckFunction) -> Callable[[Any, Scene, str | None], Answer]
 
 
 # ----------------------------------------------------------------------------------- report
-
-
-def _evidence(results: Sequence[CheckOutcome]) -> str:
-    return _cut(
-        "\n".join(
-            f"PASS {_visible(result.check)}"
-            if result.passed
-            else f"FAIL {_visible(result.check)}: {_visible(result.detail)}"
-            for result in results
-        )
-    )
 
 
 def _cut(text: str) -> str:

@@ -148,17 +148,21 @@ def _matches(path: str, scene: Scene) -> Answer:
 def _missing(path: str, scene: Scene, _: str | None) -> Answer:
     try:
         scene.workspace.stat(path)
+        return Answer(False, "it exists")
     except Unreachable as unreachable:
-        if not unreachable.missing:
-            return Answer(None, unreachable.reason)
-        if not has_magic(path):
-            return Answer(True)
-        try:
-            match = next(iter(scene.workspace.glob(path, limit=scene.glob_limit)), None)
-        except Unreachable as broad:
-            return Answer(None, broad.reason)
-        return Answer(True) if match is None else Answer(False, f"{match} exists")
-    return Answer(False, "it exists")
+        if not (unreachable.missing and has_magic(path)):
+            return Answer(True if unreachable.missing else None, unreachable.reason)
+    try:
+        for match in scene.workspace.glob(path, limit=scene.glob_limit):
+            try:
+                scene.workspace.stat(match)
+                return Answer(False, f"{match} exists")
+            except Unreachable as lost:
+                if not lost.missing:
+                    return Answer(None, f"{match}: {lost.reason}")
+    except Unreachable as broad:
+        return Answer(None, broad.reason)
+    return Answer(True)
 
 
 def _file_contains(argument: tuple[str, str], scene: Scene, _: str | None) -> Answer:

@@ -20,7 +20,7 @@ TraceEntry: TypeAlias = Mapping[str, Any]
 
 _NESTS: Final = ("result", "output", "content")
 _CODES: Final = ("exit_code", "exitCode", "returncode")
-_OWN: Final = (*_CODES, "stdout", "ok")
+_OWN: Final = frozenset({*_CODES, "stdout", "ok"})
 _MAX_NESTING: Final = 4
 
 
@@ -133,7 +133,9 @@ def read_trace(trace: object) -> list[Call]:
     ``result``, ``output`` or ``content``, a TOOL_RESULT frame, or a str, which is stdout.
     Never raises.
     """
-    if not isinstance(trace, Iterable) or isinstance(trace, (str, bytes, Mapping)):
+    if type(trace) is not tuple and (
+        not isinstance(trace, Iterable) or isinstance(trace, (str, bytes, Mapping))
+    ):
         return []
     calls: list[Call] = []
     try:
@@ -147,12 +149,13 @@ def read_trace(trace: object) -> list[Call]:
 
 
 def _read_entry(entry: object, position: int) -> Call | None:
-    if isinstance(entry, str):
-        return Call("", position, None, entry)
-    if isinstance(entry, Frame):
-        entry = entry.content if entry.type == TOOL_RESULT else None
-    if not isinstance(entry, Mapping):
-        return None
+    if type(entry) is not dict:  # what the loop hands over; asking for a Mapping is slow
+        if isinstance(entry, str):
+            return Call("", position, None, entry)
+        if isinstance(entry, Frame):
+            entry = entry.content if entry.type == TOOL_RESULT else None
+        if not isinstance(entry, Mapping):
+            return None
     try:
         return _read_mapping(entry, position)
     except Exception:
@@ -163,15 +166,19 @@ def _read_mapping(entry: Mapping[str, Any], position: int) -> Call:
     # Whoever says any of these speaks for himself: nothing below counts then, or else a tool's
     # own output could claim the exit code that its process did not have.
     level, depth = entry, 0
-    while depth < _MAX_NESTING and not any(key in level for key in _OWN):
+    while "exit_code" not in level and depth < _MAX_NESTING and _OWN.isdisjoint(level):
         nested = next((level[key] for key in _NESTS if isinstance(level.get(key), Mapping)), None)
         if nested is None:
             break
         level, depth = nested, depth + 1
     name = entry.get("name", level.get("name"))
-    code = None
-    if not (level.get("timed_out") is True or level.get("timedOut") is True):
+    code = level.get("exit_code")
+    if level.get("timed_out") is True or level.get("timedOut") is True:
+        code = None
+    elif code is None:
         code = _code(next((level[key] for key in _CODES if level.get(key) is not None), None))
+    elif type(code) is not int:
+        code = _code(code)
     return Call(
         name if isinstance(name, str) else "",
         _first(entry, "call_id", "callId", "id") or position,
