@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeAlias, TypeVar, cast
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -25,6 +25,7 @@ from agentloop.frames import DONE, TEXT, TOOL_CALL, Frame
 from agentloop.messages import Message, ToolCall
 from agentloop.ports import FrameDuplex, ModelCore, ModelRequest, ToolSpec
 from agentloop.redact import Redactor
+from agentloop.streams.duplex import turn_duplex
 
 __all__ = ("AdapterContext", "ModelTurn", "Retry", "ToolContext", "as_duplex", "read_options")
 
@@ -111,7 +112,7 @@ class Retry:
             return None
         if attempt >= self.attempts:
             return None
-        backoff_ms = self.base_ms * 2 ** min(attempt - 1, 30)
+        backoff_ms = self.base_ms << min(attempt - 1, 30)
         return min(self.max_ms, max(backoff_ms, error.retry_after_ms or 0))
 
 
@@ -242,15 +243,19 @@ class ModelTurn:
             answers = yield (frames_asked if len(calls) > 1 else frames_asked[0])
             messages += _answers([call for call, _ in calls], answers)
 
+    async def aclose(self) -> None:
+        """Close what the core holds, if it can be closed."""
+        close = getattr(self.core, "aclose", None)
+        if close is not None:
+            await close()
+
     async def _call(self, request: ModelRequest) -> AsyncGenerator[Frame, None]:
         """Yield the frames of one model call, trying again while there were none."""
         attempt, wait_ms = 0, None
         while True:
             attempt, started = attempt + 1, False
-            # `ports` promises an iterator; every core is a generator, which must be closed.
-            stream = cast("AsyncGenerator[Frame, None]", self.core.stream(request))
             try:
-                async with aclosing(stream) as frames:
+                async with aclosing(self.core.stream(request)) as frames:
                     async for frame in frames:
                         started = True
                         yield frame
@@ -319,7 +324,5 @@ def as_duplex(
     Raises:
         AgentLoopConfigError: A tool has a name that no model server accepts.
     """
-    from agentloop.streams.duplex import turn_duplex
-
     turn = ModelTurn(core, tools=tools, system=system, retry=retry, clock=clock)
     return turn_duplex(turn)

@@ -6,7 +6,7 @@ Streams: `Source`, `Sink`, `FrameDuplex`. Models: `ModelCore`. Observers: `Tap`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
 from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
@@ -175,8 +175,10 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
 class ModelCore(Protocol):
     """The one thing an adapter for a model implements: one call, streamed, never retried."""
 
-    def stream(self, request: ModelRequest, /) -> AsyncIterator[Frame]:
+    def stream(self, request: ModelRequest, /) -> AsyncGenerator[Frame, None]:
         """Yield TEXT, REASONING, TOOL_CALL, USAGE frames as they come, and DONE last.
+
+        Whoever stops reading before the end closes the generator, which ends the call.
 
         Raises:
             ModelError: Classified; raised before or after the first frame.
@@ -282,8 +284,11 @@ class LedgerStore(Protocol):
     def read(self, run: str, /, *, after: int = 0) -> Iterator[LedgerEntry]:
         """Yield the entries after that number in order; nothing for an unknown run.
 
+        They are as stored: who wants them checked reads through `ledger.RunLedger`.
+
         Raises:
-            DamagedLedger: An entry is unreadable or does not continue the chain.
+            DamagedLedger: An entry is unreadable.
+            LedgerUnavailable: The medium is.
         """
 
 

@@ -24,6 +24,7 @@ from agentloop.errors import AgentLoopConfigError, FrameError, TurnError
 from agentloop.frames import CONTEXT, DONE, ERROR, REASONING, TEXT, TOOL_CALL, USAGE, Frame
 from agentloop.models import AdapterContext, read_options
 from agentloop.ports import FrameDuplex
+from agentloop.streams.duplex import turn_duplex
 
 __all__ = ("CommandAgent", "command_adapter", "create_command_adapter")
 
@@ -241,8 +242,6 @@ def create_command_adapter(argv: Sequence[str | PathLike[str]], **options: Any) 
     Raises:
         AgentLoopConfigError: An option that cannot be used.
     """
-    from agentloop.streams.duplex import turn_duplex
-
     return turn_duplex(CommandAgent(argv, **options))
 
 

@@ -22,9 +22,7 @@ class Watch:
         os.set_blocking(self._handle, True)
         with anyio.fail_after(10):
             written = b""
-            while data := await anyio.to_thread.run_sync(
-                os.read, self._handle, 1024, abandon_on_cancel=True
-            ):
+            while data := await anyio.to_thread.run_sync(os.read, self._handle, 1024, abandon_on_cancel=True):
                 written += data
             return written
 

@@ -80,7 +80,10 @@ def down(**options: Any) -> ModelError:
 
 
 async def play(
-    turn: ModelTurn, *answers: Frame | list[Frame] | None, prompt: Sequence[Frame] = PROMPT, ctx: object = None
+    turn: ModelTurn,
+    *answers: Frame | list[Frame] | None,
+    prompt: Sequence[Frame] = PROMPT,
+    ctx: object = None,
 ) -> list[Frame | list[Frame]]:
     """Run a turn to its end, answering its calls in order; return what it yielded."""
     seen: list[Frame | list[Frame]] = []
@@ -167,7 +170,10 @@ async def test_arguments_that_are_no_json_are_asked_for_as_they_are() -> None:
     [
         ({"output": {"b": 1, "a": None}}, '{"a":null,"b":1}'),
         ({"output": "x", "stdout": "x", "exit_code": 0}, "x\nexit code: 0"),
-        ({"output": "", "stdout": "o", "stderr": "e", "exit_code": 3}, "stdout:\no\nstderr:\ne\nexit code: 3"),
+        (
+            {"output": "", "stdout": "o", "stderr": "e", "exit_code": 3},
+            "stdout:\no\nstderr:\ne\nexit code: 3",
+        ),
         ({"ok": False, "error": "timeout", "message": "too slow", "output": "too slow"}, "too slow"),
     ],
 )

@@ -156,5 +156,5 @@ async def test_an_answer_that_fails_keeps_its_text_and_says_why(
 
 @cores
 async def test_leaving_in_the_middle_leaves_nothing_open(make: Maker) -> None:
-    async with make("text.sse") as core, aclosing(core.stream(ASK)) as frames:  # type: ignore[type-var]
+    async with make("text.sse") as core, aclosing(core.stream(ASK)) as frames:
         assert (await anext(frames)).text == "Hello"

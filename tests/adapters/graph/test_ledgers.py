@@ -80,7 +80,7 @@ def test_a_row_changed_in_the_file_is_damage_at_its_entry(
     with GraphLedgerStore(path) as ledgers:
         assert RunLedger(ledgers, "r").verify().first_break == seq
         with pytest.raises(DamagedLedger):
-            list(ledgers.read("r"))
+            list(RunLedger(ledgers, "r").entries())
 
 
 def test_what_the_graph_refuses_is_a_failure_of_the_ledger(tmp_path: Path) -> None:
