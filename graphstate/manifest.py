@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -85,6 +84,8 @@ def describe() -> dict[str, Any]:
 
 
 def _entry(method: Any) -> dict[str, str]:
+    import inspect
+
     signature = inspect.signature(method)
     shown = signature.replace(parameters=list(signature.parameters.values())[1:])
     return {

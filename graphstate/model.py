@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from msgspec import Struct, convert, field, to_builtins
 
 from graphstate._canonical import Json
 
@@ -37,11 +38,12 @@ __all__ = (
 Status: TypeAlias = Literal["active", "archived", "deprecated"]
 EdgeKind: TypeAlias = Literal["transition", "dependency", "reference"]
 Enforcement: TypeAlias = Literal["off", "soft", "hard"]
+T = TypeVar("T")
+
 Trust: TypeAlias = Literal["developer", "person", "model", "tool", "import"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(Struct, frozen=True, kw_only=True):
     """A memory cell."""
 
     id: str
@@ -60,8 +62,7 @@ class Node:
     embedding: tuple[float, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edge:
+class Edge(Struct, frozen=True, kw_only=True):
     """A link. For a dependency, `src` is the prerequisite and `dst` what depends on it."""
 
     id: str
@@ -81,8 +82,7 @@ class Edge:
     updated_seq: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stat:
+class Stat(Struct, frozen=True, kw_only=True):
     """What experience says about a node or an edge."""
 
     visits: int = 0
@@ -98,8 +98,7 @@ class Stat:
     rewarded_move: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
+class Trace(Struct, frozen=True, kw_only=True):
     """Why a move is allowed, warned about or denied."""
 
     decision: Literal["allow", "warn", "deny"] = "allow"
@@ -111,8 +110,7 @@ class Trace:
     reasons: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Move(Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
     """One edge the cursor may take now."""
 
     edge_id: str
@@ -122,8 +120,7 @@ class Move:
     enforcement: Enforcement
 
 
-# Made four at a time in every step: a named tuple costs a quarter of a frozen dataclass.
-class Breakdown(NamedTuple):
+class Breakdown(Struct, frozen=True):
     """The three terms of a score."""
 
     reward: float
@@ -131,7 +128,7 @@ class Breakdown(NamedTuple):
     explore: float
 
 
-class Suggestion(NamedTuple):
+class Suggestion(Struct, frozen=True, rename={"from_": "from"}):
     """A legal move with its rank; the best comes first."""
 
     edge_id: str
@@ -146,8 +143,7 @@ class Suggestion(NamedTuple):
     breakdown: Breakdown
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
     """What became of a transition."""
 
     applied: bool
@@ -158,15 +154,13 @@ class Outcome:
     trace: Trace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rewarded:
+class Rewarded(Struct, frozen=True, kw_only=True):
     """How many edges and nodes a reward credited."""
 
     scopes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """What `step` did: suggestion, move, reward."""
 
     to: str
@@ -180,32 +174,28 @@ class Step:
     done: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topology:
+class Topology(Struct, frozen=True, kw_only=True):
     """Nodes so that prerequisites come first; `cyclic` if some could not be placed."""
 
     order: tuple[str, ...]
     cyclic: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True, kw_only=True):
     """A named place in the log."""
 
     name: str
     seq: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rollback:
+class Rollback(Struct, frozen=True, kw_only=True):
     """Where the log ends now, and how many events were set aside."""
 
     seq: int
     abandoned: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryEntry:
+class HistoryEntry(Struct, frozen=True, kw_only=True):
     """One event, for reading."""
 
     seq: int
@@ -216,8 +206,7 @@ class HistoryEntry:
     payload: Json
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IntegrityReport:
+class IntegrityReport(Struct, frozen=True, kw_only=True):
     """What verification found. `first_break_seq` and `detail` are None if all is well."""
 
     ok: bool
@@ -233,8 +222,7 @@ class IntegrityReport:
     deep: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recovery:
+class Recovery(Struct, frozen=True, kw_only=True):
     """What opening found to repair. All zero and None in the ordinary case."""
 
     #: rows after the last committed one, set aside
@@ -245,8 +233,7 @@ class Recovery:
     snapshot_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metrics:
+class Metrics(Struct, frozen=True, kw_only=True):
     """Counts of the whole graph. Cost: one pass over nodes, edges and statistics."""
 
     nodes: Mapping[str, int]
@@ -264,34 +251,9 @@ class Metrics:
 
 def to_json(value: Any) -> Json:
     """Return a value of this module, or a list of them, as plain JSON."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {f.name.rstrip("_"): to_json(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, (Suggestion, Breakdown)):
-        return {name.rstrip("_"): to_json(item) for name, item in zip(value._fields, value, strict=True)}
-    if isinstance(value, (list, tuple)):
-        return [to_json(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: to_json(item) for key, item in value.items()}
-    return value
+    return to_builtins(value)
 
 
-_NESTED: Mapping[str, Mapping[str, type]] = {
-    "Outcome": {"trace": Trace},
-    "Suggestion": {"breakdown": Breakdown},
-    "Step": {"suggestion": Suggestion, "outcome": Outcome, "reward": Rewarded},
-}
-
-
-def from_json(cls: type, data: Json) -> Any:
+def from_json(cls: type[T], data: Json) -> T:
     """Return the value that `to_json` turned into this JSON."""
-    names: Sequence[str] = getattr(cls, "_fields", None) or [f.name for f in fields(cls)]
-    nested = _NESTED.get(cls.__name__, {})
-    members: dict[str, Any] = {}
-    for name in names:
-        item = data[name.rstrip("_")]
-        if name in nested:
-            item = None if item is None else from_json(nested[name], item)
-        elif isinstance(item, list) and name != "payload":
-            item = tuple(item)
-        members[name] = item
-    return cls(**members)
+    return convert(data, cls)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypeVar
+
+from msgspec import Struct, field
 
 from graphstate.errors import HINTS, ErrorCode, VerbFailed
 
@@ -13,8 +14,7 @@ __all__ = ("Fail", "Ok", "Result", "is_err", "is_ok")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Ok(Generic[T]):
+class Ok(Struct, Generic[T], frozen=True):
     """The verb did it."""
 
     value: T
@@ -30,8 +30,7 @@ class Ok(Generic[T]):
         return self.value
 
 
-@dataclass(frozen=True, slots=True)
-class Fail:
+class Fail(Struct, frozen=True):
     """The verb did not do it, and nothing changed."""
 
     code: ErrorCode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from graphstate._canonical import Json
 
@@ -13,8 +13,7 @@ __all__ = ("DEFAULTS", "TUNABLES", "Tunable", "refusal")
 _MAX = 2.0**53 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Tunable:
+class Tunable(NamedTuple):
     """One setting that is stored in the file."""
 
     default: Json

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
-from urllib.parse import quote
 
 from graphstate.errors import (
     Busy,
@@ -19,7 +18,6 @@ from graphstate.errors import (
     Misuse,
     ReadOnly,
     StorageFull,
-    StoreError,
 )
 
 if TYPE_CHECKING:
@@ -49,20 +47,20 @@ class Database(Protocol):
     def many(self, sql: str, rows: Iterable[Sequence[SqlValue]]) -> None:
         """Execute a statement once for each row."""
 
-    def begin(self, *, sync: bool) -> None:
-        """Start a writing transaction; with ``sync`` its commit survives power loss."""
+    def begin(self, *, sync: bool) -> bool:
+        """Start a writing transaction, and say whether somebody else has written since the last.
 
-    def begin_read(self) -> None:
-        """Start a reading transaction: one snapshot until it ends."""
+        With ``sync`` the commit survives power loss.
+        """
+
+    def begin_read(self) -> bool:
+        """Start a reading transaction, one moment until it ends, and say the same."""
 
     def commit(self) -> None:
         """Commit."""
 
     def rollback(self) -> None:
         """Roll back. Harmless if the database has already done it."""
-
-    def moved(self) -> bool:
-        """Say whether somebody else has committed since the last call."""
 
     def close(self) -> None:
         """Close; uncommitted work is lost."""
@@ -118,7 +116,9 @@ class SqliteDatabase:
         self._connection = self._connect(path, read_only)
         self._connection.set_busy_timeout(busy_timeout_ms)
         self._cursor = self._connection.cursor()
-        self._version = 0
+        # What the two change counters said last: of writing and of reading transactions.
+        self._written = self._read = -1
+        self._raised = False
 
     def _connect(self, path: str, read_only: bool) -> apsw.Connection:
         import apsw
@@ -126,13 +126,18 @@ class SqliteDatabase:
         readable, writable = apsw.SQLITE_OPEN_READONLY, apsw.SQLITE_OPEN_READWRITE
         try:
             if not read_only:
-                return apsw.Connection(path, flags=writable)
+                connection = apsw.Connection(path, flags=writable)
+                connection.set_busy_timeout(self._busy_timeout_ms)
+                connection.execute("PRAGMA application_id").fetchall()  # reads the header: ours or foreign
+                return connection
             try:
                 connection = apsw.Connection(path, flags=readable)
                 connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
             except (apsw.CantOpenError, apsw.ReadOnlyError):
                 if os.path.exists(f"{path}-wal") or not os.path.exists(path):
                     raise
+                from urllib.parse import quote
+
                 uri = f"file:{quote(os.path.abspath(path))}?mode=ro&immutable=1"
                 connection = apsw.Connection(uri, flags=readable | apsw.SQLITE_OPEN_URI)
             return connection
@@ -166,7 +171,6 @@ class SqliteDatabase:
         self.run("PRAGMA synchronous=FULL" if level == "power" else "PRAGMA synchronous=NORMAL")
         (reported,) = self.one("PRAGMA synchronous") or (0,)
         self._synced = reported >= 2
-        self.moved()
         return "power" if self._synced else "process"
 
     # ------------------------------------------------------------------ statements
@@ -205,45 +209,40 @@ class SqliteDatabase:
 
     # ------------------------------------------------------------------ transactions
 
-    def begin(self, *, sync: bool) -> None:
+    def begin(self, *, sync: bool) -> bool:
         if sync and not self._synced and not self._in_memory:
             self.run("PRAGMA synchronous=FULL")
-            try:
-                self.run("BEGIN IMMEDIATE")
-            except StoreError:
-                self.run("PRAGMA synchronous=NORMAL")
-                raise
-            self._lower = True
-        else:
+            self._raised = True
+        try:
             self.run("BEGIN IMMEDIATE")
+        except BaseException:
+            self._ended()
+            raise
+        # The pager's own counter, read without a statement; our commits count too, see _ended.
+        return not self._in_memory and self._connection.data_version() != self._written
 
-    _lower = False
-
-    def begin_read(self) -> None:
+    def begin_read(self) -> bool:
         self.run("BEGIN")
+        (version,) = self.one("PRAGMA data_version") or (0,)  # this also fixes the moment
+        moved: bool = version != self._read
+        self._read = version
+        return moved
 
     def commit(self) -> None:
         self.run("COMMIT")
-        self._end()
+        self._ended()
 
     def rollback(self) -> None:
         # After some errors SQLite has already rolled back; a second rollback would be an error.
         if self._connection.in_transaction:
             self.run("ROLLBACK")
-        self._end()
+        self._ended()
 
-    def _end(self) -> None:
-        if self._lower:
-            self._lower = False
+    def _ended(self) -> None:
+        self._written = self._connection.data_version()
+        if self._raised:
+            self._raised = False
             self.run("PRAGMA synchronous=NORMAL")
-
-    def moved(self) -> bool:
-        if self._in_memory:
-            return False
-        (version,) = self.one("PRAGMA data_version") or (0,)
-        changed: bool = version != self._version
-        self._version = version
-        return changed
 
     def close(self) -> None:
         self._cursor.close()

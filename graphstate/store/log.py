@@ -7,7 +7,8 @@ fact means. The caller holds the transaction.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from graphstate.errors import Conflict, IntegrityBroken
 from graphstate.events import GENESIS, Head, Row, row_hash
@@ -34,8 +35,7 @@ ORDER BY no DESC LIMIT ?6"""
 _PAGE = 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Walk:
+class Walk(Struct, frozen=True, kw_only=True):
     """How far a chain holds."""
 
     #: rows read, the bad one included

@@ -8,7 +8,6 @@ dropped whenever a transaction fails or another process wrote.
 from __future__ import annotations
 
 import os
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +42,12 @@ LockMode: TypeAlias = Literal["shared", "exclusive"]
 MAX_EVENT_BYTES = 1_048_576
 
 _BROKEN = "SELECT value FROM meta WHERE key = 'broken'"
+
+
+def _system_rand() -> Callable[[], float]:
+    from random import random
+
+    return random
 
 
 def _system_now() -> int:
@@ -133,7 +138,7 @@ class Store:
             store = cls(
                 db, name, read_only=read_only and on_disk, durability=level,
                 full_text=fts and schema.has_full_text(db), lock=held,
-                now=now or _system_now, rand=rand or random.random, ids=ids,
+                now=now or _system_now, rand=rand or _system_rand(), ids=ids,
             )  # fmt: skip
             store._recover()
         except BaseException:
@@ -230,8 +235,7 @@ class Store:
             if self._broken is not None:
                 raise IntegrityBroken(self._broken)
             if self._depth == 0:
-                self._db.begin(sync=sync)
-                if self._db.moved():
+                if self._db.begin(sync=sync):
                     self._forget()
                     if self._lock_file is None and (pid := owner(self.path)) is not None:
                         self._db.rollback()
@@ -299,9 +303,8 @@ class Store:
         try:
             self._check()
             if self._depth == 0 and self._reading == 0 and self._file is not None:
-                self._db.begin_read()
                 try:
-                    if self._db.moved():
+                    if self._db.begin_read():
                         self._forget()
                 except BaseException:
                     self._db.rollback()

@@ -81,7 +81,7 @@ class Durability(Verbs):
         """Return all settings, stored ones over defaults."""
         return dict(self.store.projection.tunables())
 
-    def verify_integrity(self, *, deep: bool = False) -> IntegrityReport:
+    def verify_integrity(self: Verbs, *, deep: bool = False) -> IntegrityReport:
         """Check the hash chains and return what was found.
 
         Starts where the last check ended. With ``deep`` everything is checked from the start:
