@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from agentloop._canonical import Json
 
-__all__ = ("json_values",)
+__all__ = ("check_strings", "json_values", "symbolic_operations", "trace_entries", "verdict_texts")
 
 
 def json_values(max_leaves: int = 20) -> st.SearchStrategy[Json]:
@@ -24,3 +24,47 @@ def json_values(max_leaves: int = 20) -> st.SearchStrategy[Json]:
         lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4),
         max_leaves=max_leaves,
     )
+
+
+def symbolic_operations() -> st.SearchStrategy[list[dict[str, Json]]]:
+    """Updates of a few names, so that they meet."""
+    names = st.sampled_from("abc")
+    asserts = st.fixed_dictionaries(
+        {"name": names, "value": json_values(4) | st.sampled_from([0, 1, True, 1.0])}
+    )
+    retracts = st.fixed_dictionaries({"name": names, "op": st.just("retract")})
+    return st.lists(asserts | retracts, max_size=12)
+
+
+def check_strings() -> st.SearchStrategy[str]:
+    """Check strings, most of them of a known kind and about something that is there."""
+    kinds = st.sampled_from(
+        ["file_exists", "file_missing", "file_contains", "json_valid", "exit_code", "last_exit_code", "stdout_contains",
+         "stdout_matches", "symbolic", "t/exit_code", "!exit_code", "u/stdout_contains", "nope", ""]
+    )  # fmt: skip
+    arguments = st.sampled_from(
+        ["out.txt", "sub/", "sub/*.json", "../secret", "up/secret", "far/passwd", "loop", "0", "1", "-9", "a=1", "b=text",
+         "c=[true,null]", "d", "out.txt=inside", "ok", r"\d+ ok", "(a+)+$", "[", "**/in.json", "\0", ""]
+    ) | st.text(max_size=12)  # fmt: skip
+    return st.builds("{}:{}".format, kinds, arguments) | st.text(max_size=20)
+
+
+def trace_entries() -> st.SearchStrategy[dict[str, Json]]:
+    """Entries of a tool trace of few tools, codes and arguments."""
+    return st.fixed_dictionaries(
+        {
+            "name": st.sampled_from(["t", "u"]),
+            "arguments": st.sampled_from([{}, {"a": 1}]),
+            "exit_code": st.sampled_from([None, 0, 1, -9, "0", True]),
+            "stdout": st.sampled_from([None, "", "3 ok\n", "\x1b[1mok"]) | st.text(max_size=8),
+        }
+    )
+
+
+def verdict_texts() -> st.SearchStrategy[str]:
+    """Texts made of what verdicts are made of, whole and broken."""
+    pieces = st.sampled_from(
+        ['{"status":"SUCCESS"}', '{"status":"FAILURE"}', "{'status':'SUCCESS'}", '"status"', '"SUCCESS"', ":", ",", "{", "}",
+         "[", "]", '"', "'", "\\", "```", "```json\n", "<think>", "</think>", '"\\u0073tatus"', " ", "prose", "\ufeff"]
+    )  # fmt: skip
+    return st.lists(pieces | st.text(max_size=3), max_size=10).map("".join)
