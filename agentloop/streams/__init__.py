@@ -18,7 +18,7 @@ from agentloop.streams.combinators import (
     from_aiter,
     merge,
     timeout,
-    zip,
+    zip,  # noqa: A004  (the name everybody looks for)
 )
 from agentloop.streams.duplex import BufferDuplex, TurnDuplex, TurnFunction, duplex_pair, turn_duplex
 from agentloop.streams.pipes import pipeline, tee

@@ -7,13 +7,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
-from anyio.abc import ObjectReceiveStream, ObjectSendStream, ObjectStream, TaskGroup
+from anyio.abc import ObjectReceiveStream, ObjectSendStream, ObjectStream
 
 from agentloop.errors import MissingExtra, StreamEnded, StreamFailed
 from agentloop.frames import Frame
 from agentloop.ports import FrameDuplex, Source
 from agentloop.streams.buffer import BufferSink, BufferSource, FrameBuffer
 from agentloop.streams.reading import Readable
+from agentloop.streams.tasks import OwnedTasks
 
 if TYPE_CHECKING:
     from aiostream.core import Stream
@@ -77,7 +78,7 @@ class ObjectStreamDuplex:
         self._receive, self._send = receive, send
         self._incoming = FrameBuffer(limit, "block")
         self._outgoing = FrameBuffer(limit, "block")
-        self._tasks: TaskGroup | None = None
+        self._tasks: OwnedTasks | None = None
 
     @property
     def source(self) -> BufferSource:
@@ -94,7 +95,7 @@ class ObjectStreamDuplex:
         ended = self._outgoing.end(StreamEnded(reason or "aborted"))
         aborted = self._incoming.abort()
         if self._tasks is not None:
-            self._tasks.cancel_scope.cancel()
+            self._tasks.group.cancel_scope.cancel()
         return ended or aborted
 
     async def aclose(self) -> None:
@@ -105,11 +106,10 @@ class ObjectStreamDuplex:
             await self._send.aclose()
 
     async def __aenter__(self) -> Self:
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
-        self._tasks.start_soon(self._bring)
-        self._tasks.start_soon(self._deliver)
-        self._incoming.source.start_pumps(self._tasks)
+        self._tasks = tasks = await OwnedTasks().__aenter__()
+        tasks.group.start_soon(self._bring)
+        tasks.group.start_soon(self._deliver)
+        self._incoming.source.start_pumps(tasks.group)
         return self
 
     async def __aexit__(
@@ -127,7 +127,7 @@ class ObjectStreamDuplex:
             self._outgoing.end()
             self._incoming.abort()
         else:
-            tasks.cancel_scope.cancel()
+            tasks.group.cancel_scope.cancel()
         try:
             return await tasks.__aexit__(exc_type, exc, traceback)
         finally:

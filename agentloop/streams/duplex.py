@@ -12,12 +12,12 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 import anyio
-from anyio.abc import TaskGroup
 
 from agentloop.errors import StreamAborted, StreamFailed, TurnError
 from agentloop.frames import CANCEL, DONE, ERROR, TOOL_CALL, TOOL_RESULT, Frame, FrameLike
 from agentloop.streams.buffer import BufferSink, BufferSource, FrameBuffer
 from agentloop.streams.queue import Strategy
+from agentloop.streams.tasks import OwnedTasks
 
 __all__ = ("BufferDuplex", "TurnDuplex", "TurnFunction", "duplex_pair", "turn_duplex")
 
@@ -36,7 +36,7 @@ class BufferDuplex:
 
     def __init__(self, source: BufferSource, sink: BufferSink) -> None:
         self._source, self._sink = source, sink
-        self._tasks: TaskGroup | None = None
+        self._tasks: OwnedTasks | None = None
 
     @property
     def source(self) -> BufferSource:
@@ -64,9 +64,8 @@ class BufferDuplex:
         self._source.abort()
 
     async def __aenter__(self) -> Self:
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
-        self._source.start_pumps(self._tasks)
+        self._tasks = tasks = await OwnedTasks().__aenter__()
+        self._source.start_pumps(tasks.group)
         return self
 
     async def __aexit__(
@@ -126,12 +125,13 @@ class TurnDuplex:
         self._context = ctx
         self._prompts = FrameBuffer()
         self._answers = FrameBuffer(limit, "block")
+        self._answers.on_abort(self._reader_left)
         self._sink = _TurnSink(self, self._prompts)
         #: Frames that came while a tool result was waited for.
         self._waiting: deque[Frame] = deque()
         #: Of the running turn; None when there is none, or when it was cut.
         self._scope: anyio.CancelScope | None = None
-        self._tasks: TaskGroup | None = None
+        self._tasks: OwnedTasks | None = None
         self._stopped: anyio.Event | None = None
 
     @property
@@ -173,16 +173,16 @@ class TurnDuplex:
         """
         self._prompts.end()
         self._answers.abort()
-        self.abort()
         if self._stopped is not None:
             await self._stopped.wait()
+        else:  # never served: its turns, if any, were called in line
+            await self._close_function()
 
     async def __aenter__(self) -> Self:
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
-        self._answers.source.start_pumps(self._tasks)
+        self._tasks = tasks = await OwnedTasks().__aenter__()
+        self._answers.source.start_pumps(tasks.group)
         self._stopped = anyio.Event()
-        self._tasks.start_soon(self._serve, self._stopped)
+        tasks.group.start_soon(self._serve, self._stopped)
         return self
 
     async def __aexit__(
@@ -194,9 +194,12 @@ class TurnDuplex:
     ) -> bool | None:
         self._prompts.end()
         self._answers.abort()
-        self.abort()
         tasks, self._tasks = self._tasks, None
         return await tasks.__aexit__(exc_type, exc, traceback) if tasks else None
+
+    def _reader_left(self, error: BaseException | None) -> None:
+        self._prompts.abort(error)
+        self.abort()
 
     async def _serve(self, stopped: anyio.Event) -> None:
         try:
@@ -213,11 +216,14 @@ class TurnDuplex:
                     await self._run(prompt)
         finally:
             self._answers.end(StreamAborted("the duplex was left"))
-            close = getattr(self.turn, "aclose", None)
-            if close is not None:
-                with anyio.CancelScope(shield=True):
-                    await close()
+            await self._close_function()
             stopped.set()
+
+    async def _close_function(self) -> None:
+        close = getattr(self.turn, "aclose", None)
+        if close is not None:
+            with anyio.CancelScope(shield=True):
+                await close()
 
     async def _next_prompt(self) -> list[Frame]:
         source = self._prompts.source

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 import anyio
-from anyio.abc import TaskGroup
 
 from agentloop.errors import StreamAborted, StreamEnded, StreamFailed
 from agentloop.ports import Sink
 from agentloop.streams.queue import AbortHook
+from agentloop.streams.tasks import OwnedTasks
 
 __all__ = ("Pipe", "PipeOwner", "Pumpable", "pump", "source_owner", "when_aborted")
 
@@ -136,25 +135,14 @@ def source_owner(*sources: _Owned) -> _SourceOwner:
     return _SourceOwner(sources)
 
 
-class _SourceOwner:
-    __slots__ = ("_sources", "_tasks")
+class _SourceOwner(OwnedTasks):
+    __slots__ = ("_sources",)
 
     def __init__(self, sources: tuple[_Owned, ...]) -> None:
         self._sources = sources
-        self._tasks: TaskGroup
 
     async def __aenter__(self) -> Self:
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
+        await super().__aenter__()
         for source in self._sources:
-            source.start_pumps(self._tasks)
+            source.start_pumps(self.group)
         return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> bool | None:
-        return await self._tasks.__aexit__(exc_type, exc, traceback)

@@ -20,6 +20,7 @@ from agentloop.streams.pump import Pipe, PipeOwner
 __all__ = ("Readable", "claimed")
 
 T_co = TypeVar("T_co", covariant=True)
+S = TypeVar("S", bound=Sink)
 
 
 class Readable(ABC, Generic[T_co]):
@@ -91,7 +92,7 @@ class Readable(ABC, Generic[T_co]):
                 break
         return items
 
-    def pipe(self, sink: Sink, /, *, end: bool = True, on_error: str = "abort") -> Sink:
+    def pipe(self, sink: S, /, *, end: bool = True, on_error: str = "abort") -> S:
         """Attach a sink and return it, so that throughs can be chained.
 
         Only the link is recorded; the frames move in a task of the owner, from the moment
