@@ -15,7 +15,6 @@ from types import MappingProxyType
 from typing import Self
 
 from agentloop.errors import DamagedLedger, LedgerConflict, LedgerUnavailable
-from agentloop.ledger.chain import NO_ENTRIES, follow
 from agentloop.ledger.summaries import summarize
 from agentloop.ports import Head, LedgerEntry, RunSummary
 from graphstate.errors import Conflict, IntegrityBroken, StoreError
@@ -100,18 +99,9 @@ class GraphLedgerStore:
             self._store.append(stream, [Row(1, at, None, "blob", None, None, None, blob, hashed)])
 
     def read(self, run: str, /, *, after: int = 0) -> Iterator[LedgerEntry]:
-        # From one row earlier, whose hash is where the chain is taken up.
-        rows = self._store.read(_RUN + run, after=max(0, after - 1))
-        head = NO_ENTRIES
         with _translated(run, after + 1):
-            if after > 0:
-                anchor = next(rows, None)
-                if anchor is None:
-                    return
-                if anchor.seq != after:
-                    raise DamagedLedger(run, after, f"entry {anchor.seq} stands in its place")
-                head = anchor.seq, anchor.hash
-            yield from follow(run, (_entry(run, row) for row in rows), head)
+            for row in self._store.read(_RUN + run, after=after):
+                yield _entry(run, row)
 
     def blob(self, digest: str, /) -> bytes | None:
         with _translated(digest, 1):

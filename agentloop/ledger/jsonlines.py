@@ -237,6 +237,9 @@ class JsonLinesLedgerStore:
         return _Writer(file, (newest.seq, newest.hash) if newest else NO_ENTRIES, size)
 
     def _write(self, run: str, writer: _Writer, entries: Sequence[LedgerEntry]) -> None:
+        if os.fstat(writer.file).st_nlink == 0:
+            self._close(run)
+            raise LedgerUnavailable(run, f"{self._path(run)} was deleted while it was open")
         data = b" \n".join(map(_line, entries)) + b"\n"
         try:
             _write_all(writer.file, data)
@@ -310,15 +313,9 @@ class JsonLinesLedgerStore:
 
     def read(self, run: str, /, *, after: int = 0) -> Iterator[LedgerEntry]:
         lines = _whole_lines(run, self._path(run))
-        head = NO_ENTRIES
         try:
-            if after > 0:
-                anchor = next(islice(lines, after - 1, None), None)
-                if anchor is None:
-                    return
-                head = after, _parse(run, after, anchor).hash
-            numbered = enumerate(lines, after + 1)
-            yield from follow(run, (_parse(run, seq, line) for seq, line in numbered), head)
+            for seq, line in enumerate(islice(lines, after, None), after + 1):
+                yield _parse(run, seq, line)
         except FileNotFoundError:
             return
         except OSError as error:

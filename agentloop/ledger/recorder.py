@@ -84,6 +84,8 @@ class Recorder:
         """As `record`, for data whose canonical JSON the caller has at hand."""
         if self._store is None:
             return
+        if len(body) > MAX_BYTES:
+            raise NotJson(f"an entry of {len(body)} bytes, more than the {MAX_BYTES} that can be read back")
         at, seq = self._clock.now_ms(), self._seq + 1
         hashed = self._chain.hash(self._hash, seq, at, kind, body)
         self._pending.append(LedgerEntry(seq=seq, at=at, kind=kind, body=body, hash=hashed))

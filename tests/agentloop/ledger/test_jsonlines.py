@@ -193,7 +193,7 @@ def test_a_damaged_run_is_listed_as_such_beside_the_others(tmp_path: Path) -> No
     found = list(JsonLinesLedgerStore(tmp_path).runs())
     assert [summary.run for summary in found] == ["s", "r"]
     assert found[0].damage is not None
-    assert "damaged at entry 1" in found[0].damage
+    assert "damaged at entry 6" in found[0].damage
     assert found[1].damage is None
 
 
@@ -260,6 +260,17 @@ def test_a_place_that_cannot_be_used_is_a_typed_failure(tmp_path: Path) -> None:
     long = JsonLinesLedgerStore(tmp_path)
     with pytest.raises(LedgerUnavailable, match="File name too long"):
         long.append("r" * 300, [], expected=0, sync=False)
+
+
+def test_a_file_deleted_under_its_writer_is_a_typed_failure(tmp_path: Path) -> None:
+    path, entries = filled(tmp_path), entries_of(8)
+    with JsonLinesLedgerStore(tmp_path) as store:
+        store.append("r", entries[6:7], expected=6, sync=False)
+        path.unlink()
+        with pytest.raises(LedgerUnavailable, match="deleted while it was open"):
+            store.append("r", entries[7:], expected=7, sync=False)
+        with pytest.raises(LedgerConflict):
+            store.append("r", entries[7:], expected=7, sync=False)
 
 
 def test_sync_is_asked_of_the_disk_only_when_asked_for(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentloop._canonical import Json, NotJson, encode
+from agentloop._canonical import MAX_BYTES, Json, NotJson, encode
 from agentloop.determinism import ManualClock
 from agentloop.errors import LedgerConflict, LedgerUnavailable
 from agentloop.ledger import NO_ENTRIES, MemoryLedgerStore, Recorder, RunLedger, chain_hash
@@ -122,6 +122,13 @@ def test_what_is_not_json_leaves_the_chain_as_it_was(data: Json) -> None:
     with pytest.raises(NotJson):
         recorder.record("fact.prompt", {"frames": [data, {"x": data}]})
     assert (recorder.head, recorder.pending) == (head, 1)
+
+
+def test_an_entry_too_large_to_be_read_back_is_not_recorded() -> None:
+    recorder = Recorder(MemoryLedgerStore(), "r", ManualClock())
+    with pytest.raises(NotJson, match="more than the 67108864"):
+        recorder.record("step", "x" * MAX_BYTES)
+    assert recorder.head == NO_ENTRIES
 
 
 def test_a_prompt_that_contains_itself_is_refused() -> None:
