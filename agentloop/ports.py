@@ -265,7 +265,7 @@ class LedgerStore(Protocol):
     ) -> Head:
         """Append entries after number ``expected``; all of them or none.
 
-        With ``sync`` they, and everything appended before, survive a loss of power once this
+        With ``sync`` they, and everything the run had before, survive a loss of power once this
         returns; ``entries`` may be empty then.
 
         Args:
