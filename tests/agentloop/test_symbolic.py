@@ -12,7 +12,6 @@ import pytest
 
 from agentloop._canonical import NotJson
 from agentloop.errors import BoundExceeded, SymbolicRefused
-from agentloop.messages import SymbolicUpdate
 from agentloop.symbolic import (
     MAX_NAMES,
     MAX_VALUE_BYTES,
@@ -316,22 +315,6 @@ def test_a_refused_write_names_the_writer_and_changes_nothing() -> None:
     with pytest.raises(SymbolicRefused):
         state.retract_value("judged", by="agent")
     assert (state.get_all(), seen) == ({"judged": False}, [])
-
-
-def test_apply_allowed_applies_the_others_and_reports_the_refused() -> None:
-    state = create_symbolic_state(declared=DECLARED)
-    rejected = state.apply_allowed(
-        [
-            {"name": "judged", "value": 1},
-            SymbolicUpdate(name="built", value=2),
-            {"name": "free", "value": math.nan},
-            {"name": "free", "value": 3},
-        ],
-        by="evaluator",
-    )
-    assert state.get_all() == {"judged": 1, "free": 3}
-    assert [item.update["name"] for item in rejected] == ["built", "free"]
-    assert "only tool may write it" in rejected[0].reason
 
 
 def test_every_change_says_who_made_it() -> None:

@@ -7,10 +7,7 @@ change makes the loop do is the business of `loop`.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
-import math
-import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import Lock
@@ -19,31 +16,23 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from agentloop._canonical import MAX_DEPTH, MAX_INT_DIGITS, Json, encode
+from agentloop._canonical import Json, encode
 from agentloop.errors import BoundExceeded, SymbolicRefused
-from agentloop.messages import RejectedUpdate, SymbolicUpdate
+from agentloop.messages import SymbolicUpdate
+from agentloop.symbolic.values import check_name, copied, same_value
 
 __all__ = (
     "MAX_NAMES",
-    "MAX_VALUE_BYTES",
     "SymbolicChange",
     "SymbolicState",
     "Writer",
     "create_symbolic_state",
-    "same_value",
 )
 
 #: Names in one state, at most.
 MAX_NAMES: Final = 10_000
-#: One value as canonical JSON in UTF-8, at most.
-MAX_VALUE_BYTES: Final = 256 * 1024
-#: Characters of one name, at most.
-MAX_NAME: Final = 1_024
 _MAX_QUEUED: Final = 1_000
 _KEPT_ERRORS: Final = 100
-_MAX_INT: Final = 10**MAX_INT_DIGITS
-#: Controls, format characters (bidi and zero-width among them), surrogates, line separators.
-_REFUSED_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _WRITERS: Final = ("any", "agent", "evaluator", "tool", "developer")
 
 #: Who changes a fact.
@@ -69,154 +58,22 @@ class SymbolicChange(msgspec.Struct, frozen=True, kw_only=True):
 Subscriber: TypeAlias = Callable[[SymbolicChange], object]
 
 
-# ----------------------------------------------------------------------------------- values
-
-
-def same_value(left: Json, right: Json) -> bool:
-    """Return whether two JSON values are the same fact.
-
-    A bool is never a number, ``1`` is ``1.0``, a list is a tuple of the same content. Linear
-    and iterative, so depth is no matter.
-    """
-    todo = [(left, right)]
-    while todo:
-        a, b = todo.pop()
-        if a is b:
-            continue
-        if isinstance(a, bool) or isinstance(b, bool):
-            return False
-        if isinstance(a, (int, float)) and isinstance(b, (int, float)):
-            if a != b and not (a != a and b != b):
-                return False
-        elif isinstance(a, dict) and isinstance(b, dict):
-            if a.keys() != b.keys():
-                return False
-            todo.extend((item, b[key]) for key, item in a.items())
-        elif isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-            if len(a) != len(b):
-                return False
-            todo.extend(zip(a, b, strict=True))
-        elif not (isinstance(a, str) and isinstance(b, str) and a == b):
-            return False
-    return True
-
-
-#: Where an item stands: the place of its container, its key there, how deep it is.
-_Place: TypeAlias = tuple[Any, str | int, int]
-
-
-def _path(place: _Place) -> str:
-    parts: list[str] = []
-    while place[2]:
-        parts.append(f"[{place[1]}]" if isinstance(place[1], int) else f".{place[1]}")
-        place = place[0]
-    return "$" + "".join(reversed(parts))
-
-
-def _text(value: str) -> str:
-    if not value.isascii():
-        value.encode()  # a lone surrogate raises; the caller says where
-    return str.__str__(value)
-
-
-def _scalar(item: Json) -> Json:
-    if isinstance(item, str):
-        return _text(item)
-    if item is None or isinstance(item, bool):
-        return item
-    if isinstance(item, int):
-        if not -_MAX_INT < item < _MAX_INT:
-            raise ValueError(f"an integer of more than {MAX_INT_DIGITS} digits")
-        return int(item)
-    if isinstance(item, float):
-        if not math.isfinite(item):
-            raise ValueError(f"the number {item!r}, which is not finite")
-        return float(item)
-    raise TypeError(f"a {type(item).__name__}, which is not JSON")
-
-
-def _deep_copy(value: Json) -> Json:
-    """Copy and check in one walk that stops at the first bound, so a refusal stays cheap."""
-    root: list[Json] = [None]
-    todo: list[tuple[Json, Any, _Place]] = [(value, root, (None, 0, 0))]
-    size = 0  # of the JSON text, from below: at least a sixth of it
-    while todo:
-        item, owner, place = todo.pop()
-        depth = place[2] + 1
-        copied: Json
-        try:
-            if isinstance(item, dict):
-                size += 2 + 4 * len(item) + sum(map(len, item))
-                copied = {_text(key): None for key in item} if size <= MAX_VALUE_BYTES else {}
-            elif isinstance(item, (list, tuple)):
-                size += 2 + 2 * len(item)
-                copied = [None] * len(item) if size <= MAX_VALUE_BYTES else []
-            else:
-                copied = _scalar(item)
-                size += len(copied) if isinstance(copied, str) else len(repr(copied)) - 1
-        except UnicodeEncodeError as error:
-            raise ValueError(f"a lone surrogate in the text at {_path(place)}: {error.reason}") from None
-        except (AttributeError, TypeError):
-            what = "a key that is not a str" if isinstance(item, dict) else f"a {type(item).__name__}"
-            raise TypeError(f"a fact is a JSON value, but there is {what} at {_path(place)}") from None
-        except ValueError as error:
-            raise ValueError(f"a fact is a JSON value, but there is {error}, at {_path(place)}") from None
-        if size > MAX_VALUE_BYTES:
-            raise BoundExceeded("symbolic value bytes", MAX_VALUE_BYTES, f"at least {size:,}")
-        owner[place[1]] = copied
-        if not isinstance(copied, (dict, list)):
-            continue
-        if depth > MAX_DEPTH:
-            raise BoundExceeded("symbolic value depth", MAX_DEPTH, "more levels (or it contains itself)")
-        members = item.items() if isinstance(item, dict) else enumerate(item)
-        todo.extend((member, copied, (place, key, depth)) for key, member in members)
-    if size * 6 > MAX_VALUE_BYTES and (exact := len(encode(root[0]))) > MAX_VALUE_BYTES:
-        raise BoundExceeded("symbolic value bytes", MAX_VALUE_BYTES, exact)
-    return root[0]
-
-
-def _copied(value: Json) -> Json:
-    kind = type(value)
-    if value is None or kind is bool or (kind is str and len(value) < 256 and value.isascii()):
-        return value
-    if kind is int and -(2**63) <= value < 2**63:
-        return value
-    return _deep_copy(value)
-
-
-def _check_name(name: object) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"the name of a fact is a str, not {type(name).__name__}: {name!r:.80}")
-    if not name:
-        raise ValueError("the name of a fact is not empty")
-    if len(name) > MAX_NAME:
-        raise BoundExceeded("symbolic name characters", MAX_NAME, len(name))
-    if not name.isprintable():
-        for character in name:
-            if unicodedata.category(character) in _REFUSED_CATEGORIES:
-                raise ValueError(f"the name of a fact has no U+{ord(character):04X}: {name!a:.80}")
-    return name
-
-
 def _read_update(update: Mapping[str, Any] | SymbolicUpdate) -> tuple[Operation, str, Json]:
     """Return the operation, name and copied value of an update."""
     if isinstance(update, SymbolicUpdate):
         update = {"name": update.name, "value": update.value, "op": update.op}
     if not isinstance(update, Mapping):
         raise TypeError(f"an update is a mapping or a SymbolicUpdate, not {type(update).__name__}")
-    name = _check_name(update.get("name"))
+    name = check_name(update.get("name"))
     match update.get("op", "assert"):
         case "retract":
             return "retract", name, None
         case "assert" | "set":
             if "value" not in update:
                 raise ValueError(f"the update of {name!r} asserts nothing: it has no 'value'")
-            return "assert", name, _copied(update["value"])
+            return "assert", name, copied(update["value"])
         case other:
             raise ValueError(f"the update of {name!r} has op {other!r:.80}: use assert, set or retract")
-
-
-# ------------------------------------------------------------------------------------ state
 
 
 def create_symbolic_state(
@@ -264,7 +121,7 @@ class SymbolicState:
         self, initial: Mapping[str, Json] | None = None, *, declared: Mapping[str, str] | None = None
     ) -> None:
         for name, writer in (declared or {}).items():
-            if _check_name(name) and writer not in _WRITERS:
+            if check_name(name) and writer not in _WRITERS:
                 raise ValueError(f"{name!r} is declared for {writer!r}: use one of {_WRITERS}")
         self._declared = None if declared is None else MappingProxyType(dict(declared))
         self._values: dict[str, Json] = self._check_all(initial or {})
@@ -321,7 +178,7 @@ class SymbolicState:
 
     def snapshot(self) -> dict[str, Json]:
         """Return a deep copy of all names and values, JSON-safe, for `restore`."""
-        return {name: _copied(value) for name, value in self.get_all().items()}
+        return {name: copied(value) for name, value in self.get_all().items()}
 
     def to_json(self) -> str:
         """Return all names and values as canonical JSON text.
@@ -358,8 +215,8 @@ class SymbolicState:
             RuntimeError: Subscribers answer each change with another one, without an end.
         """
         self._check_write(name, by)
-        about = None if metadata is None else _copied(dict(metadata))
-        return self._assert(name, _copied(value), about, by)
+        about = None if metadata is None else copied(dict(metadata))
+        return self._assert(name, copied(value), about, by)
 
     def retract_value(self, name: str, *, by: Writer = "developer") -> bool:
         """Remove a fact and return whether it was there.
@@ -404,23 +261,6 @@ class SymbolicState:
             for op, name, value in read
         )
 
-    def apply_allowed(
-        self, updates: Iterable[Mapping[str, Any] | SymbolicUpdate], *, by: Writer
-    ) -> tuple[RejectedUpdate, ...]:
-        """Apply the updates that may be applied, in order, and return the others with the reason.
-
-        Raises:
-            RuntimeError: As `assert_value`.
-        """
-        rejected: list[RejectedUpdate] = []
-        for update in updates:
-            try:
-                self.apply_update(update, by=by)
-            except (TypeError, ValueError) as error:
-                plain = dataclasses.asdict(update) if isinstance(update, SymbolicUpdate) else update
-                rejected.append(RejectedUpdate(update=plain, reason=str(error)))
-        return tuple(rejected)
-
     def restore(self, data: Mapping[str, Json], *, by: Writer = "developer") -> int:
         """Make the state what `snapshot` gave and return how many facts changed.
 
@@ -454,14 +294,14 @@ class SymbolicState:
         if len(data) > MAX_NAMES:
             raise BoundExceeded("symbolic names", MAX_NAMES, len(data))
         for name in data:
-            _check_name(name)
+            check_name(name)
             if self._declared is not None and name not in self._declared:
                 raise SymbolicRefused(name, "developer", "the name is not declared")
-        return {name: _copied(value) for name, value in data.items()}
+        return {name: copied(value) for name, value in data.items()}
 
     def _check_write(self, name: str, by: Writer) -> None:
         if name not in self._values:
-            _check_name(name)
+            check_name(name)
         reason = self.refusal(name, by)
         if reason is not None:
             raise SymbolicRefused(name, by, reason)
