@@ -15,7 +15,7 @@ import msgspec
 
 from agentloop._canonical import Json
 from agentloop.frames import Frame, FrameLike
-from agentloop.messages import Message, RunOutcome
+from agentloop.messages import LoopResult, Message, RunOutcome
 
 __all__ = (
     "FrameDuplex",
@@ -25,12 +25,16 @@ __all__ = (
     "LedgerStore",
     "ModelCore",
     "ModelRequest",
+    "NodeOrder",
     "OutcomeBridge",
+    "ProjectLedger",
+    "ProjectMemory",
     "RunIndex",
     "RunSummary",
     "Sink",
     "Source",
     "Tap",
+    "TaskNodeLike",
     "ToolSpec",
 )
 
@@ -222,6 +226,54 @@ class OutcomeBridge(Protocol):
         """Write the run, take its transition, give its reward; return what was done."""
 
 
+class NodeOrder(Protocol):
+    """Says which node of a task comes next; both halves go to `create_looping_agent_loop`."""
+
+    def __call__(self, index: int, /) -> Any:
+        """Return the next node, or None when all succeeded or none is ready."""
+
+    def should_continue(self, result: LoopResult, index: int, /) -> bool:
+        """Take note of how the newest node ended; True while there may be another one."""
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether every node has succeeded in this run."""
+
+    def explain(self) -> Sequence[str]:
+        """Return why the newest node was chosen, a line each."""
+
+
+class ProjectMemory(Protocol):
+    """Everything durable of a project behind one file; what the group ``agentloop.bridges`` opens."""
+
+    @property
+    def ledger(self) -> ProjectLedger:
+        """The ledgers of the project's runs."""
+
+    def bridge(self, *, task: str, node: str | None) -> OutcomeBridge:
+        """Return the bridge for a run of that task, standing for that node."""
+
+    def order(self, *, task: str, nodes: Sequence[TaskNodeLike], by: str) -> NodeOrder:
+        """Declare the nodes of a task and return their order, ``listed`` or ``graph``."""
+
+    def learned(self, *, task: str) -> Sequence[str]:
+        """Return what the memory knows of a task, a line each, for people."""
+
+    def close(self) -> None:
+        """Write what waits and close the file."""
+
+
+class TaskNodeLike(Protocol):
+    """What a memory needs to know of a node."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def goal(self) -> str: ...
+    @property
+    def after(self) -> Sequence[str]: ...
+
+
 # ---------------------------------------------------------------------------------- records
 
 
@@ -315,3 +367,7 @@ class RunIndex(Protocol):
 
         Cost grows with the runs yielded, not with their length.
         """
+
+
+class ProjectLedger(LedgerStore, RunIndex, Protocol):
+    """A ledger store that is also its index."""

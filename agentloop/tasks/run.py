@@ -1,0 +1,200 @@
+"""A run of a task: its scratch workspace, its parts put together, its place in the memory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from agentloop.checks import create_default_deterministic_checks
+from agentloop.determinism import RunIds
+from agentloop.errors import TaskError
+from agentloop.factories import create_agent_loop, create_looping_agent_loop
+from agentloop.loop.agent import AgentLoop
+from agentloop.loop.looping import LoopingAgentLoop
+from agentloop.messages import LoopResult, NodeStatus
+from agentloop.models import AdapterContext
+from agentloop.ports import NodeOrder, ProjectMemory
+from agentloop.redact import Redactor, secrets_from_env
+from agentloop.symbolic import create_symbolic_state
+from agentloop.tasks.file import Task, TaskNode
+from agentloop.tasks.parts import find_part, make_adapter
+from agentloop.tasks.prompts import agent_prompt, evaluator_prompt
+from agentloop.tools import Tool
+from agentloop.verdict import create_default_evaluator_parser
+
+__all__ = ("TaskRun", "begin_task", "open_memory", "runs_folder")
+
+#: What the command shows beside the frames every loop emits.
+_FORWARD: Final = ("TEXT", "TOOL_CALL", "TOOL_RESULT")
+#: With nodes: inner loops a node may have on average before the run gives up.
+_ROUNDS_PER_NODE: Final = 4
+
+
+def open_memory(state: Path, *, read_only: bool = False) -> ProjectMemory:
+    """Open the file that keeps a project's runs and graph, making it and its folder if need be.
+
+    Raises:
+        TaskError: The file cannot be opened; the message says why and nothing was changed.
+    """
+    opener = find_part("bridges", "graph")
+    try:
+        if not read_only:
+            state.parent.mkdir(parents=True, exist_ok=True)
+        memory: ProjectMemory = opener(state, read_only=read_only)
+    except OSError as error:
+        raise TaskError(f"{state}: {error.strerror or error}") from error
+    except opener.errors as error:
+        raise TaskError(f"{state}: {error}") from error
+    return memory
+
+
+def runs_folder(state: Path, run_id: str) -> Path:
+    """Return the folder of a run, beside the file that keeps it."""
+    return state.parent / "runs" / run_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRun:
+    """A task that is ready to run."""
+
+    task: Task
+    run_id: str
+    workspace: Path
+    loop: AgentLoop | LoopingAgentLoop
+    memory: ProjectMemory
+    order: NodeOrder | None = None
+
+    def succeeded(self, result: LoopResult) -> bool:
+        """Whether the task is done: the loop succeeded, or with nodes every one of them did."""
+        return result.status is NodeStatus.SUCCESS if self.order is None else self.order.succeeded
+
+
+def begin_task(
+    task: Task,
+    memory: ProjectMemory,
+    *,
+    environ: Mapping[str, str] | None = None,
+    run_id: str | None = None,
+    on_node: Callable[[TaskNode, Sequence[str]], object] | None = None,
+) -> TaskRun:
+    """Prepare the workspace and put the loop of a task together.
+
+    Args:
+        task: As `load_task` read it.
+        memory: As `open_memory` opened it; the caller closes it.
+        environ: Where adapters find their keys; the process's own if not given.
+        run_id: Drawn if not given.
+        on_node: With nodes, told each one that was chosen and why.
+
+    Raises:
+        TaskError: An adapter, a tool or the workspace cannot be used; nothing was begun.
+    """
+    environ = os.environ if environ is None else environ
+    run_id = run_id or RunIds()()
+    redactor = Redactor(secrets_from_env(_secret_names(environ), environ=environ))
+    workspace = _prepare_workspace(task, run_id)
+    context = AdapterContext(workspace=workspace, base=task.folder, environ=environ, redactor=redactor)
+    options = _loop_options(task, context)
+    order = None
+    loop: AgentLoop | LoopingAgentLoop
+    if task.nodes:
+        order = memory.order(task=task.name, nodes=task.nodes, by=task.order)
+        loop = _looping(task, options, order, memory, run_id, on_node)
+    else:
+        bridge = memory.bridge(task=task.name, node=task.node)
+        labels = _labels(task, workspace)
+        loop = create_agent_loop(**options, graph=bridge, ledger=memory.ledger, run_id=run_id, labels=labels)
+    return TaskRun(task=task, run_id=run_id, workspace=workspace, loop=loop, memory=memory, order=order)
+
+
+def _secret_names(environ: Mapping[str, str]) -> list[str]:
+    marks = ("API_KEY", "TOKEN", "SECRET", "PASSWORD")
+    return [name for name in environ if any(mark in name.upper() for mark in marks)]
+
+
+def _prepare_workspace(task: Task, run_id: str) -> Path:
+    if task.in_place:
+        assert task.workspace is not None
+        return task.workspace
+    scratch = runs_folder(task.state, run_id) / "workspace"
+    try:
+        if task.workspace is None:
+            scratch.mkdir(parents=True)
+        else:
+            ignore = shutil.ignore_patterns("__pycache__", ".pytest_cache", ".agentloop")
+            shutil.copytree(task.workspace, scratch, symlinks=True, ignore=ignore)
+    except (OSError, shutil.Error) as error:
+        raise TaskError(f"the workspace cannot be copied to {scratch}: {error}") from error
+    return scratch
+
+
+def _labels(task: Task, workspace: Path) -> dict[str, Any]:
+    base = task.state.parent
+    shown = workspace.relative_to(base) if workspace.is_relative_to(base) else workspace
+    return {"task": task.name, "goal": task.goal, "workspace": str(shown)}
+
+
+def _tools(task: Task, context: AdapterContext) -> dict[str, Tool]:
+    tools: list[Tool] = []
+    if task.files:
+        tools += find_part("tools", "files")({}, context)
+    if task.allow_shell:
+        tools.append(find_part("tools", "shell")({"timeout_ms": task.tool_timeout_ms, **task.shell}, context))
+    elif task.shell:
+        raise TaskError("tools.shell has options, but tools.allow_shell is not true")
+    return {tool.name: tool for tool in tools}
+
+
+def _loop_options(task: Task, context: AdapterContext) -> dict[str, Any]:
+    return {
+        "agent_adapter": make_adapter("agent", task.agent, context),
+        "evaluator_adapter": make_adapter("evaluator", task.evaluator, context),
+        "build_agent_prompt": agent_prompt(task),
+        "build_evaluator_prompt": evaluator_prompt(task),
+        "parse_evaluator_output": create_default_evaluator_parser(),
+        "deterministic_checks": create_default_deterministic_checks(workspace_dir=context.workspace),
+        "checks_list": list(task.checks),
+        "tool_adapters": _tools(task, context),
+        "tool_timeout_ms": task.tool_timeout_ms,
+        "symbolics": create_symbolic_state(task.symbolics, declared=task.symbolic_names),
+        "forward_frames": _FORWARD,
+        "extra_frames": True,
+        "redactor": context.redactor,
+        **task.limits,
+    }
+
+
+def _looping(
+    task: Task,
+    options: dict[str, Any],
+    order: NodeOrder,
+    memory: ProjectMemory,
+    run_id: str,
+    on_node: Callable[[TaskNode, Sequence[str]], object] | None,
+) -> LoopingAgentLoop:
+    def make_inner(*, node: TaskNode, **inner: Any) -> AgentLoop:
+        checks = [*node.checks] or inner["checks_list"]
+        bridge = memory.bridge(task=task.name, node=node.id)
+        labels = {"task": task.name, "node": node.id, "goal": node.goal}
+        return create_agent_loop(**{**inner, "checks_list": checks}, node=node, graph=bridge, labels=labels)
+
+    def next_node(index: int) -> TaskNode | None:
+        node: TaskNode | None = order(index)
+        if node is not None and on_node is not None:
+            on_node(node, order.explain())
+        return node
+
+    limits = {"max_iterations": _ROUNDS_PER_NODE * len(task.nodes), **options}
+    return create_looping_agent_loop(
+        **limits,
+        inner_loop_factory=make_inner,
+        node_provider=next_node,
+        should_continue=order.should_continue,
+        ledger=memory.ledger,
+        run_id=run_id,
+        labels=_labels(task, Path(".")),
+    )
