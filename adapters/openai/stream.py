@@ -7,7 +7,7 @@ is missing is tolerated where the meaning is clear, and what cannot be read is a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from adapters.openai.faults import broken, reported
@@ -18,13 +18,14 @@ from agentloop.frames import DONE, REASONING, STOP_REASONS, TEXT, TOOL_CALL, USA
 __all__ = ("ChatStream",)
 
 MAX_BYTES: Final = 64 * 1024 * 1024
+MAX_LINE: Final = 8 * 1024 * 1024
 
 
 @dataclass(slots=True)
 class _Call:
     id: str = ""
     name: str = ""
-    arguments: str = ""
+    parts: list[str] = field(default_factory=list)
 
 
 class ChatStream:
@@ -35,7 +36,7 @@ class ChatStream:
         self._bytes = 0
         self._rest = b""
         self._calls: list[_Call] = []
-        self._slots: dict[object, _Call] = {}
+        self._slots: dict[int | str, _Call] = {}
         self._usage: dict[str, Json] = {}
         self._finish: str | None = None
         self._refused = False
@@ -55,6 +56,8 @@ class ChatStream:
         # Split by line feeds alone: text may hold the other characters Python calls line ends.
         lines = (self._rest + data if self._rest else data).split(b"\n")
         self._rest = lines.pop()
+        if len(self._rest) > MAX_LINE:
+            raise broken(f"the server sent a line of more than {MAX_LINE} bytes")
         for line in lines:
             if line.startswith(b"data:") and not self.ended:
                 event = line[5:].strip()
@@ -119,24 +122,20 @@ class ChatStream:
         function = delta.get("function") if isinstance(delta, dict) else None
         if not isinstance(function, dict):
             raise broken("a tool call without a function")
-        call_id, name = delta.get("id"), function.get("name")
-        slot = delta.get("index")
-        if slot is None:
-            slot = call_id or len(self._calls) - 1
+        call_id, name = _str(delta.get("id")), _str(function.get("name"))
+        index = delta.get("index")
+        slot = index if type(index) is int else call_id or len(self._calls) - 1
         call = self._slots.get(slot)
         # Whole calls that share an index are different calls if their ids differ.
         if call is None or (call_id and call.id and call_id != call.id and name):
             call = self._slots[slot] = _Call()
             self._calls.append(call)
-        if isinstance(call_id, str) and call_id:
-            call.id = call_id
-        if isinstance(name, str) and name:
-            call.name = name
+        call.id, call.name = call_id or call.id, name or call.name
         arguments = function.get("arguments")
         if isinstance(arguments, str):
-            call.arguments += arguments
-        elif isinstance(arguments, dict):
-            raise broken("a tool call's arguments are an object, not its JSON text")
+            call.parts.append(arguments)
+        elif arguments is not None:
+            raise broken(f"a tool call's arguments are a {type(arguments).__name__}, not JSON text")
 
     def end(self) -> Iterator[Frame]:
         """Yield the last frames: tool calls, USAGE and DONE.
@@ -174,14 +173,19 @@ class ChatStream:
 def _read(data: bytes) -> dict[str, Json]:
     problem = ""
     try:
-        value = decode(data, duplicate_keys=True, repair_surrogates=True)
-    except NotJson as error:
+        # As text: bytes are first tried as canonical ones, which a server's never are.
+        value = decode(str(data, "utf-8"), duplicate_keys=True, repair_surrogates=True)
+    except (NotJson, UnicodeDecodeError) as error:
         problem = str(error)
     if problem:  # raised here, so that what the server sent is not attached to the error
         raise broken(f"the server sent what is not JSON: {problem}")
     if not isinstance(value, dict):
         raise broken(f"the server sent a JSON {type(value).__name__} where an object belongs")
     return value
+
+
+def _str(value: Json) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _parts(content: Json) -> str:
@@ -193,23 +197,28 @@ def _parts(content: Json) -> str:
 
 def _call_frame(call: _Call) -> Frame:
     content: dict[str, Any] = {"id": call.id, "name": call.name}
+    written = "".join(call.parts)
     try:
-        arguments = decode(call.arguments, repair_surrogates=True) if call.arguments.strip() else {}
+        arguments = decode(written, repair_surrogates=True) if written.strip() else {}
     except NotJson:
         arguments = None
     # What is no object stays as the model wrote it: the loop answers it, nobody repairs it.
     if isinstance(arguments, dict):
         content["arguments"] = arguments
     else:
-        content["raw_arguments"] = call.arguments
+        content["raw_arguments"] = written
     return Frame(TOOL_CALL, content)
 
 
 def _usage(usage: dict[str, Json]) -> dict[str, int]:
+    def details(name: str) -> dict[str, Json]:
+        value = usage.get(name)
+        return value if isinstance(value, dict) else {}
+
     counts = {
         "input_tokens": usage.get("prompt_tokens"),
         "output_tokens": usage.get("completion_tokens"),
-        "cached_tokens": (usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
-        "reasoning_tokens": (usage.get("completion_tokens_details") or {}).get("reasoning_tokens"),
+        "cached_tokens": details("prompt_tokens_details").get("cached_tokens"),
+        "reasoning_tokens": details("completion_tokens_details").get("reasoning_tokens"),
     }
     return {name: count for name, count in counts.items() if type(count) is int}

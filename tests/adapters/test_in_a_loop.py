@@ -8,14 +8,15 @@ from typing import cast
 
 import pytest
 
-from adapters.command import CommandAgent
+from adapters.command import CommandAgent, create_command_adapter
 from adapters.openai import OpenAIChat, create_openai_adapter
 from adapters.tools import files
 from agentloop import NodeStatus, create_agent_loop, create_default_evaluator_parser
 from agentloop._canonical import encode_text
-from agentloop.frames import DONE, TEXT, TOOL_CALL, TOOL_RESULT, Frame
+from agentloop.frames import DONE, TEXT, TICK, TOOL_CALL, TOOL_RESULT, Frame
 from agentloop.models import ModelTurn
 from agentloop.streams import TurnDuplex
+from tests.adapters.alive import watch
 from tests.adapters.chat_server import Answer, chat_server, plays, recording, refuses
 
 pytestmark = [
@@ -70,6 +71,28 @@ async def test_a_model_works_with_tools_and_a_command_judges(tmp_path: Path, ser
         "tool_call_id": "c1",
         "content": "wrote 4 bytes to made.txt",
     }
+
+
+@pytest.mark.parametrize("served", [False, True])
+async def test_aborting_a_loop_ends_the_family_of_its_command(tmp_path: Path, served: bool) -> None:
+    with watch(tmp_path) as alive:
+        code = f"exec 3>{alive.path}; (sleep 60) & echo ready; sleep 60"
+        agent = create_command_adapter(["/bin/sh", "-c", code])
+        async with create_agent_loop(
+            agent_adapter=agent,
+            evaluator_adapter=CommandAgent(["true"]),
+            build_agent_prompt=lambda ctx: "go",
+            build_evaluator_prompt=lambda ctx, turn: "judge",
+            parse_evaluator_output=create_default_evaluator_parser(),
+            own_adapters=served,
+        ) as loop:
+            await loop.sink.write(Frame(TICK))
+            assert (await loop.source.receive()).text == "ready\n"
+            loop.abort("stop")
+        await alive.all_gone()
+
+    assert loop.result is not None
+    assert loop.result.reason == "aborted"
 
 
 async def test_a_served_duplex_talks_over_its_streams_and_closes_its_client() -> None:
