@@ -18,7 +18,7 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
-from agentloop.checks import as_check_report, create_default_deterministic_checks
+from agentloop.checks import DefaultChecks, as_check_report, create_default_deterministic_checks
 from agentloop.checks.trace import ToolTrace
 from agentloop.determinism import CounterIds, RunIds
 from agentloop.errors import SymbolicRefused, TurnError, TurnTimeout
@@ -38,7 +38,7 @@ from agentloop.frames import (
 )
 from agentloop.ledger import Recorder
 from agentloop.loop.calls import TurnCalls
-from agentloop.loop.context import LoopContext, read_context
+from agentloop.loop.context import LoopContext, read_context, state_for
 from agentloop.loop.cycle import (
     CALL_AGENT,
     CALL_EVALUATOR,
@@ -69,7 +69,7 @@ from agentloop.loop.turns import Adapter, Prompt, Turn, TurnFold, as_adapter
 from agentloop.loop.watch import Watchdog
 from agentloop.messages import EvaluatorResult, LoopResult, NodeStatus, RunOutcome
 from agentloop.streams.buffer import FrameBuffer
-from agentloop.symbolic import SymbolicChange, SymbolicState, create_symbolic_state
+from agentloop.symbolic import SymbolicChange, SymbolicState
 from agentloop.tools import ToolAdapterWrapper
 from agentloop.verdict import as_evaluator_result
 
@@ -105,7 +105,11 @@ class AgentLoop(OneRun):
             "evaluator": as_adapter(options.evaluator_adapter),
         }
         runtime, given, node, extra = read_context(options.context)
-        self.symbolics: SymbolicState = _state(options, given)
+        self.symbolics: SymbolicState = state_for(
+            given if options.symbolics is None else options.symbolics,
+            options.initial_symbolics,
+            options.symbolic_names,
+        )
         self._tools = ToolAdapterWrapper(
             options.tool_adapters,
             timeout_ms=options.tool_timeout_ms,
@@ -176,9 +180,9 @@ class AgentLoop(OneRun):
         return NodeStatus.RUNNING if self._ticked else NodeStatus.PENDING
 
     def _cut(self) -> None:
-        if self._work is not None:
+        if self._work is not None:  # else it has not begun, and will see for itself
             self._work.cancel()
-        self._watch.cut()
+            self._watch.cut()
 
     def _decided(self) -> bool:
         return self._state.phase in (Phase.DONE, Phase.FAILED)
@@ -765,26 +769,11 @@ def _new_run_id(options: LoopOptions) -> str:
     return RunIds(options.clock)()
 
 
-def _state(options: LoopOptions, given: Any) -> SymbolicState:
-    state = options.symbolics if options.symbolics is not None else given
-    if not isinstance(state, SymbolicState):
-        return create_symbolic_state(
-            {**(state or {}), **options.initial_symbolics}, declared=cast(Any, options.symbolic_names)
-        )
-    for name, value in options.initial_symbolics.items():
-        if name not in state:
-            state.assert_value(name, value)
-    return state
-
-
 def _checks(options: LoopOptions, symbolics: SymbolicState) -> Callable[..., Any] | None:
     checks = options.deterministic_checks
     if checks is None and options.checks_list:
         checks = create_default_deterministic_checks()
-    bind = getattr(checks, "bind", None)
-    if bind is not None:
-        bind(symbolics)
-    return checks
+    return checks.bind(symbolics) if isinstance(checks, DefaultChecks) else checks
 
 
 def _verdict_data(verdict: EvaluatorResult) -> dict[str, Any]:

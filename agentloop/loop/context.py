@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
+from agentloop.errors import AgentLoopConfigError
 from agentloop.loop.history import History
 from agentloop.messages import CheckReport
 from agentloop.ports import ToolSpec
-from agentloop.symbolic import SymbolicState
+from agentloop.symbolic import SymbolicState, create_symbolic_state
 
-__all__ = ("LoopContext", "Runtime", "read_context")
+__all__ = ("LoopContext", "Runtime", "read_context", "state_for")
 
 
 class Runtime(Mapping[str, Any]):
@@ -129,3 +130,22 @@ def read_context(context: Mapping[str, Any] | None) -> tuple[Runtime, Any, Any, 
     if not isinstance(runtime, Mapping):
         raise TypeError(f"context['runtime'] must be a mapping, not {type(runtime).__name__}")
     return Runtime(runtime), symbolics, node, rest
+
+
+def state_for(given: Any, initial: Mapping[str, Any], declared: Mapping[str, str] | None) -> SymbolicState:
+    """Return the state of a run: the given one completed, or a new one from a mapping or None.
+
+    Raises:
+        AgentLoopConfigError: Names are declared for a state that already exists.
+    """
+    if not isinstance(given, SymbolicState):
+        return create_symbolic_state({**(given or {}), **initial}, declared=cast(Any, declared))
+    if declared is not None:
+        raise AgentLoopConfigError(
+            "symbolic_names declares the names of a new state: for one that exists use "
+            "create_symbolic_state(..., declared=...)"
+        )
+    for name, value in initial.items():
+        if name not in given:
+            given.assert_value(name, value)
+    return given

@@ -21,6 +21,7 @@ from agentloop.determinism import Clock, RunIds, SystemClock
 from agentloop.errors import StreamAborted
 from agentloop.frames import PROGRESS_TYPES, TICK, Frame
 from agentloop.ledger import LEDGER_VERSION, Recorder
+from agentloop.loop.context import read_context, state_for
 from agentloop.loop.cycle import Emit, Faulted
 from agentloop.loop.failures import Failed, Stopped, message_of
 from agentloop.loop.lifecycle import OneRun
@@ -44,7 +45,7 @@ from agentloop.loop.rounds import (
 from agentloop.messages import LoopResult, NodeStatus
 from agentloop.ports import LedgerStore, Sink, Source
 from agentloop.streams.buffer import FrameBuffer
-from agentloop.symbolic import SymbolicState, create_symbolic_state
+from agentloop.symbolic import SymbolicState
 
 __all__ = ("OUTER_DRIVER", "InnerLoop", "LoopingAgentLoop", "LoopingOptions")
 
@@ -110,11 +111,7 @@ class LoopingAgentLoop(OneRun):
         self._options = options
         self._inner_options = dict(options.inner_options)
         clock = options.clock or SystemClock()
-        given = self._inner_options.pop("symbolics", None)
-        initial = self._inner_options.get("initial_symbolics") or {}
-        self.symbolics: SymbolicState = (
-            given if isinstance(given, SymbolicState) else create_symbolic_state({**(given or {}), **initial})
-        )
+        self.symbolics: SymbolicState = _shared_state(self._inner_options)
         self.run_id = options.run_id or RunIds(clock)()
         self._recorder = Recorder(options.ledger, self.run_id, clock)
         self._steps = 0
@@ -220,6 +217,7 @@ class LoopingAgentLoop(OneRun):
         options = dict(self._inner_options)
         if self._options.share_symbolics:
             options["symbolics"] = self.symbolics
+            options.pop("symbolic_names", None)  # the shared state has them
         if self._options.on_progress is not None:
             options["on_progress"] = self._options.on_progress
         if self._options.ledger is not None or options.get("graph") is not None:
@@ -374,6 +372,14 @@ class LoopingAgentLoop(OneRun):
             error=failure.error if failure else None,
             run_id=self.run_id,
         )
+
+
+def _shared_state(inner_options: dict[str, Any]) -> SymbolicState:
+    given = inner_options.pop("symbolics", None)
+    if given is None:
+        given = read_context(inner_options.get("context"))[1]
+    initial = inner_options.get("initial_symbolics") or {}
+    return state_for(given, initial, inner_options.get("symbolic_names"))
 
 
 def _with_index(frame: Frame, index: int) -> Frame:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from agentloop._canonical import NotJson, encode
 from agentloop.determinism import Clock, IdFactory, SystemClock
 from agentloop.errors import AgentLoopConfigError
 from agentloop.loop.turns import AdapterLike
@@ -88,6 +89,17 @@ class LoopOptions:
         for name in ("tool_adapters", "initial_symbolics", "labels"):
             if not isinstance(getattr(self, name), Mapping):
                 raise TypeError(f"{name} must be a mapping, not {type(getattr(self, name)).__name__}")
+        for name in _FLAGS:
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} must be True or False, not {getattr(self, name)!r:.80}")
+        if isinstance(self.forward_frames, str) and self.forward_frames != "*":
+            raise TypeError(
+                f"forward_frames must be a list of frame types or '*', not {self.forward_frames!r}"
+            )
+        try:
+            encode(dict(self.labels))
+        except NotJson as error:
+            raise TypeError(f"labels must be JSON: {error}") from error
         object.__setattr__(self, "checks_list", _check_list(self.checks_list))
 
 
@@ -115,6 +127,7 @@ _COUNTS: Final = {
     "max_tool_output": 1,
 }
 _DURATIONS: Final = ("tool_timeout_ms", "turn_timeout_ms", "run_timeout_ms", "cleanup_timeout_ms")
+_FLAGS: Final = ("parallel_tool_calls", "extra_frames", "own_adapters", "protect_terminal", "raise_errors")
 _CHOICES: Final = {
     "output_overflow_strategy": ("drop-oldest", "drop-newest", "block"),
     "tool_trace_scope": ("latest", "all", "cycle"),

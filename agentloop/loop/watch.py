@@ -32,6 +32,7 @@ class Watchdog:
         "_on_overdue",
         "_overdue_at",
         "_scope",
+        "_stopped",
         "_wakes_at",
         "limit",
     )
@@ -44,7 +45,9 @@ class Watchdog:
         self.limit = math.inf
         self._deadline = self._overdue_at = self._wakes_at = math.inf
         self._changed = anyio.Event()
-        self._scope = anyio.CancelScope(shield=True)
+        #: Made by `run`: a loop may be made where no event loop runs.
+        self._scope: anyio.CancelScope | None = None
+        self._stopped = False
 
     @property
     def deadline(self) -> float:
@@ -73,13 +76,15 @@ class Watchdog:
         self._changed.set()
 
     def stop(self) -> None:
-        """End the sleeper."""
-        self._scope.cancel()
+        """End the sleeper, also one that was not started yet."""
+        if self._scope is not None:
+            self._scope.cancel()
+        self._stopped = True
 
     async def run(self) -> None:
         """Sleep and act until stopped. Shielded, so that it outlives a cancelled run."""
-        with self._scope:
-            while True:
+        with anyio.CancelScope(shield=True) as self._scope:
+            while not self._stopped:
                 self._wakes_at = min(self.deadline, self._overdue_at)
                 with anyio.CancelScope(deadline=self._wakes_at):
                     await self._changed.wait()
