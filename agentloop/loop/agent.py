@@ -358,7 +358,7 @@ class AgentLoop(OneRun):
 
     async def _evaluator_turn(self) -> Event:
         ctx = self.context
-        ctx.parse_error = self._state.parse_error
+        ctx.parse_error, ctx.last_evidence = self._state.parse_error, self._state.last_evidence
         fold, _ = await self._turn("evaluator", self._options.build_evaluator_prompt, ctx, ctx.history)
         try:
             answer = cast(Any, self._options.parse_evaluator_output)(fold.frames)
@@ -472,7 +472,7 @@ class AgentLoop(OneRun):
         self._record.frame(frame)
         kind = frame.type
         if kind == ERROR:
-            raise TurnError(str(frame.content.get("message") or "the adapter reported an error"))
+            raise _reported(frame)
         if self._stage_forwarded(frame, work.fold.role):
             await self._output.publish()
         if kind == TOOL_CALL:
@@ -774,6 +774,14 @@ def _checks(options: LoopOptions, symbolics: SymbolicState) -> Callable[..., Any
     if checks is None and options.checks_list:
         checks = create_default_deterministic_checks()
     return checks.bind(symbolics) if isinstance(checks, DefaultChecks) else checks
+
+
+def _reported(frame: Frame) -> Exception:
+    """Return the error an ERROR frame of an adapter tells of: the original, if it came along."""
+    original = frame.meta.get("exception")
+    if isinstance(original, Exception):
+        return original
+    return TurnError(str(frame.content.get("message") or "the adapter reported an error"))
 
 
 def _verdict_data(verdict: EvaluatorResult) -> dict[str, Any]:

@@ -130,18 +130,23 @@ class _TurnAdapter:
 
 def _frames_of(value: object) -> list[Frame]:
     if isinstance(value, (Frame, str, Mapping)):
-        return [Frame.of(value)]
+        return [_frame_of(value)]
     if isinstance(value, Iterable):
-        return [Frame.of(item) for item in value]
+        return [_frame_of(item) for item in value]
     raise TurnError(
         f"an adapter function must give a frame, a str, a mapping or a list of them, not {type(value).__name__}"
     )
 
 
+def _frame_of(value: FrameLike) -> Frame:
+    # A str is taken as it is: half a surrogate pair at its end may be completed by the next.
+    return Frame(TEXT, {"text": value}) if type(value) is str else Frame.of(value)
+
+
 def _frame_or_calls(value: FrameLike | list[FrameLike]) -> Frame | list[Frame]:
     if isinstance(value, list):
-        return [Frame.of(item) for item in value]
-    return value if type(value) is Frame else Frame.of(value)
+        return [_frame_of(item) for item in value]
+    return value if type(value) is Frame else _frame_of(value)
 
 
 class _GeneratorTurn:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 
-import anyio
 from anyio.lowlevel import checkpoint
 
 from agentloop import (
@@ -39,15 +38,15 @@ def verdict(status: str, evidence: str = "", updates: object = None) -> str:
     return json.dumps(said)
 
 
-def S(evidence: str = "ok", updates: object = None) -> str:
+def yes(evidence: str = "ok", updates: object = None) -> str:
     return verdict("SUCCESS", evidence, updates)
 
 
-def F(evidence: str = "bad", updates: object = None) -> str:
+def no(evidence: str = "bad", updates: object = None) -> str:
     return verdict("FAILURE", evidence, updates)
 
 
-def R(evidence: str = "more", updates: object = None) -> str:
+def more(evidence: str = "more", updates: object = None) -> str:
     return verdict("RUNNING", evidence, updates)
 
 
@@ -86,7 +85,7 @@ async def play(loop: Any) -> list[Frame]:
         return [frame async for frame in loop.source]
 
 
-async def play_out(agent: object, evaluator: object = (), **options: Any) -> tuple[AgentLoop, list[Frame]]:
+async def play_out(agent: object, evaluator: object = (), **options: Any) -> tuple[Any, list[Frame]]:
     loop = make_loop(agent, evaluator, **options)
     return loop, await play(loop)
 
@@ -166,16 +165,11 @@ class RealDuplex:
 @asynccontextmanager
 async def serving(*adapters: object) -> AsyncIterator[None]:
     """Run those of the adapters that are duplexes while the block lasts."""
-    duplexes = [adapter for adapter in adapters if isinstance(adapter, FrameDuplex)]
-    async with anyio.create_task_group():
-        for duplex in duplexes:
-            await duplex.__aenter__()
-        try:
-            yield
-        finally:
-            with anyio.CancelScope(shield=True):
-                for duplex in reversed(duplexes):
-                    await duplex.__aexit__(None, None, None)
+    async with AsyncExitStack() as stack:
+        for adapter in {id(adapter): adapter for adapter in adapters}.values():
+            if isinstance(adapter, FrameDuplex):
+                await stack.enter_async_context(adapter)
+        yield
 
 
 class Seen:

@@ -15,7 +15,7 @@ from agentloop import (
     create_symbolic_state,
     options_from_camel,
 )
-from tests.agentloop.loop.scenes import R, S, call, loop_options, make_loop, play, play_out, story
+from tests.agentloop.loop.scenes import call, loop_options, make_loop, more, play, play_out, story, yes
 
 REQUIRED = (
     "agent_adapter",
@@ -27,7 +27,7 @@ REQUIRED = (
 
 
 def partial_options(count: int) -> dict[str, Any]:
-    complete = loop_options(["a"], [S()])
+    complete = loop_options(["a"], [yes()])
     return {name: complete[name] for name in REQUIRED[:count]}
 
 
@@ -54,7 +54,7 @@ def test_v028_the_first_missing_callable_is_named(count: int) -> None:
 @pytest.mark.parametrize("name", REQUIRED)
 def test_none_counts_as_missing(name: str) -> None:
     with pytest.raises(AgentLoopConfigError, match=rf"requires (an )?{name}$"):
-        create_agent_loop(**loop_options(["a"], [S()], **{name: None}))
+        create_agent_loop(**loop_options(["a"], [yes()], **{name: None}))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_none_counts_as_missing(name: str) -> None:
 )
 def test_v029_wrong_values(option: str, value: object, error: type[Exception]) -> None:
     with pytest.raises(error, match=option):
-        make_loop(["a"], [S()], **{option: value})
+        make_loop(["a"], [yes()], **{option: value})
 
 
 @pytest.mark.parametrize(
@@ -115,16 +115,16 @@ def test_v029_wrong_values(option: str, value: object, error: type[Exception]) -
 )
 def test_every_option_is_checked_at_construction(option: str, value: object, error: type[Exception]) -> None:
     with pytest.raises(error):
-        make_loop(["a"], [S()], **{option: value})
+        make_loop(["a"], [yes()], **{option: value})
 
 
 @pytest.mark.anyio
 async def test_v030_camel_case_only_through_the_conversion() -> None:
     with pytest.raises(TypeError, match="maxRetries"):
-        create_agent_loop(**loop_options(["a"], [S()]), maxRetries=3)
+        create_agent_loop(**loop_options(["a"], [yes()], maxRetries=3))
     camel = {
         "agentAdapter": loop_options(["a"])["agent_adapter"],
-        "evaluatorAdapter": loop_options([], [S()])["evaluator_adapter"],
+        "evaluatorAdapter": loop_options([], [yes()])["evaluator_adapter"],
         "buildAgentPrompt": lambda ctx: "go",
         "buildEvaluatorPrompt": lambda ctx, history: "judge",
         "parseEvaluatorOutput": loop_options([])["parse_evaluator_output"],
@@ -139,13 +139,13 @@ async def test_v030_camel_case_only_through_the_conversion() -> None:
 
 def test_an_unknown_option_names_the_nearest_one() -> None:
     with pytest.raises(TypeError, match=r"no option 'max_retrys'.*'max_retries'"):
-        make_loop(["a"], [S()], max_retrys=3)
+        make_loop(["a"], [yes()], max_retrys=3)
     with pytest.raises(TypeError, match=r"no option 'should_continu'.*'should_continue'"):
-        create_looping_agent_loop(**loop_options(["a"], [S()]), should_continu=bool)
+        create_looping_agent_loop(**loop_options(["a"], [yes()]), should_continu=bool)
 
 
 def test_v031_making_a_loop_touches_nothing() -> None:
-    options = loop_options(["a"], [S()])
+    options = loop_options(["a"], [yes()])
     loop = create_agent_loop(**options)
     assert options["agent_adapter"].prompts == []
     assert options["evaluator_adapter"].prompts == []
@@ -157,13 +157,13 @@ def test_v031_making_a_loop_touches_nothing() -> None:
 @pytest.mark.anyio
 async def test_v032_initial_values_are_not_touched() -> None:
     initial = {"k": [1]}
-    loop = make_loop([[call("grow"), "a"]], [S()], initial_symbolics=initial)
+    loop = make_loop([[call("grow"), "a"]], [yes()], initial_symbolics=initial)
 
     async def grow() -> str:
         loop.symbolics.assert_value("k", [*loop.symbolics.get_value("k"), 2], by="tool")
         return "grown"
 
-    loop = make_loop([[call("grow"), "a"]], [S()], initial_symbolics=initial, tool_adapters={"grow": grow})
+    loop = make_loop([[call("grow"), "a"]], [yes()], initial_symbolics=initial, tool_adapters={"grow": grow})
     await play(loop)
     assert loop.symbolics.get_value("k") == [1, 2]
     assert initial == {"k": [1]}
@@ -177,7 +177,7 @@ async def test_v033_a_context_without_a_runtime_is_the_runtime() -> None:
         seen.extend((ctx.runtime.task, ctx["runtime"]["task"]))
         return "go"
 
-    await play_out(["a"], [S()], context={"task": "t"}, build_agent_prompt=build)
+    await play_out(["a"], [yes()], context={"task": "t"}, build_agent_prompt=build)
     assert seen == ["t", "t"]
 
 
@@ -194,7 +194,7 @@ async def test_v034_a_context_with_a_runtime() -> None:
         return "go"
 
     context = {"runtime": {"task": "t"}, "user": "u", "symbolics": {"a": 1}}
-    loop, _ = await play_out(["a"], [S()], context=context, build_agent_prompt=build)
+    loop, _ = await play_out(["a"], [yes()], context=context, build_agent_prompt=build)
     assert seen == ["t", "u", 1]
     assert loop.context.runtime.task == "t"
 
@@ -229,7 +229,7 @@ async def test_the_list_of_checks_is_copied_at_construction() -> None:
 @pytest.mark.anyio
 async def test_a_given_state_is_used_and_completed() -> None:
     state = create_symbolic_state({"a": 1})
-    loop, _ = await play_out(["a"], [S()], symbolics=state, initial_symbolics={"a": 5, "b": 2})
+    loop, _ = await play_out(["a"], [yes()], symbolics=state, initial_symbolics={"a": 5, "b": 2})
     assert loop.symbolics is state
     assert state.get_all() == {"a": 1, "b": 2}
 
@@ -237,13 +237,13 @@ async def test_a_given_state_is_used_and_completed() -> None:
 @pytest.mark.anyio
 async def test_declared_names_bind_also_in_a_given_state() -> None:
     with pytest.raises((AgentLoopConfigError, TypeError, ValueError), match="symbolic_names"):
-        make_loop(["a"], [S()], symbolics=create_symbolic_state(), symbolic_names={"a": "developer"})
+        make_loop(["a"], [yes()], symbolics=create_symbolic_state(), symbolic_names={"a": "developer"})
 
 
 @pytest.mark.anyio
 async def test_declared_names_bind_the_inner_loops_of_a_looping_loop() -> None:
     loop = create_looping_agent_loop(
-        **loop_options(["a"], [S("ok", [{"name": "a", "value": 1}])], symbolic_names={"a": "developer"})
+        **loop_options(["a"], [yes("ok", [{"name": "a", "value": 1}])], symbolic_names={"a": "developer"})
     )
     frames = await play(loop)
     assert loop.symbolics.get_all() == {}
@@ -257,7 +257,7 @@ async def test_the_loop_can_be_made_and_aborted_without_an_event_loop() -> None:
     made: list[Any] = []
 
     def outside() -> None:
-        loop = make_loop(["a"], [R()])
+        loop = make_loop(["a"], [more()])
         assert loop.abort("early") is True
         made.append(loop)
 
