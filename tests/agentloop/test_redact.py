@@ -103,6 +103,19 @@ def test_only_what_could_begin_a_secret_is_held_back() -> None:
     assert stream.flush() == ""
 
 
+def test_a_secret_that_ends_as_it_begins_is_found() -> None:
+    secret = "abcd-efgh-abcd"
+    for cut in range(len(secret) + 1):
+        stream = Redactor([secret], patterns=False).stream()
+        shown = (
+            stream.feed(f"x {secret[:cut]}")
+            + stream.feed(f"{secret[cut:]}")
+            + stream.feed(" y")
+            + stream.flush()
+        )
+        assert shown == f"x {MARK} y"
+
+
 def test_two_secrets_of_which_one_begins_the_other_are_told_apart() -> None:
     for text, shown in {
         "abcdefgh!": f"{MARK}!",

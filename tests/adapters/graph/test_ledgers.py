@@ -52,6 +52,22 @@ def test_a_refused_append_keeps_no_blob_either() -> None:
         assert len(graph.streams("blob:")) == 1
 
 
+def test_a_sync_without_entries_reaches_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(Store.open(tmp_path / "state.db")) as graph:
+        recorder = recorder_of(GraphLedgerStore(graph))
+        recorder.flush(sync=False)
+        asked: list[bool] = []
+        begin = graph.begin
+
+        def note(*, sync: bool = False) -> None:
+            asked.append(sync)
+            begin(sync=sync)
+
+        monkeypatch.setattr(graph, "begin", note)
+        recorder.flush(sync=True)
+        assert asked == [False, True]  # a unit, and in it the append that hardens it
+
+
 def test_the_graph_verifies_runs_with_its_own_rows(tmp_path: Path) -> None:
     with closing(Store.open(tmp_path / "state.db")) as graph:
         recorder_of(GraphLedgerStore(graph)).flush(sync=True)

@@ -144,15 +144,20 @@ def test_edited_lines_are_damage(tmp_path: Path, edit: Callable[[list[bytes]], l
     assert not RunLedger(JsonLinesLedgerStore(tmp_path), "r").verify().ok
 
 
-def test_unwritten_bytes_at_the_end_are_a_cut_off_append(tmp_path: Path) -> None:
+@pytest.mark.parametrize("written", [0, 1, 100, -1])
+def test_unwritten_bytes_at_the_end_are_a_cut_off_append(tmp_path: Path, written: int) -> None:
     path = filled(tmp_path)
-    whole = path.read_bytes()
-    path.write_bytes(whole + bytes(4096))
+    entries, whole = entries_of(7), path.read_bytes()
     with JsonLinesLedgerStore(tmp_path) as store:
-        assert list(store.read("r")) == entries_of(6)
-        store.append("r", entries_of(7)[6:], expected=6, sync=True)
-        assert store.removed == {"r": 4096}
-        assert list(store.read("r")) == entries_of(7)
+        store.append("r", entries[6:], expected=6, sync=False)
+    line = path.read_bytes()[len(whole) :]
+    rest = line[:written] + bytes(4096)
+    path.write_bytes(whole + rest)
+    with JsonLinesLedgerStore(tmp_path) as store:
+        assert list(store.read("r")) == entries[:6]
+        store.append("r", entries[6:], expected=6, sync=True)
+        assert store.removed == {"r": len(rest)}
+        assert list(store.read("r")) == entries
 
 
 def test_a_second_writer_is_refused_until_the_first_lets_go(tmp_path: Path) -> None:

@@ -94,6 +94,31 @@ def test_entries_of_a_failed_flush_wait_in_order_for_the_next() -> None:
     assert [entry.kind for entry in RunLedger(store, "r").entries()] == ["run.opened", "fact.prompt", "step"]
 
 
+def test_what_is_recorded_during_a_failing_flush_stands_after_what_was_flushed() -> None:
+    class RecordsMeanwhile(FailingStore):
+        def append(
+            self,
+            run: str,
+            entries: Sequence[LedgerEntry],
+            /,
+            *,
+            expected: int,
+            sync: bool,
+            blobs: Mapping[str, bytes] = MappingProxyType({}),
+        ) -> Head:
+            if self.failures:
+                recorder.record("step", {"n": 1})
+            return super().append(run, entries, expected=expected, sync=sync, blobs=blobs)
+
+    store = RecordsMeanwhile(failures=1)
+    recorder = Recorder(store, "r", ManualClock())
+    recorder.record("run.opened", OPENED)
+    with pytest.raises(LedgerUnavailable):
+        recorder.flush(sync=True)
+    recorder.flush(sync=True)
+    assert [entry.kind for entry in RunLedger(store, "r").entries()] == ["run.opened", "step"]
+
+
 def test_two_recorders_of_one_run_cannot_both_win() -> None:
     store = MemoryLedgerStore()
     first, second = (Recorder(store, "r", ManualClock()) for _ in range(2))
