@@ -1,7 +1,23 @@
-"""What joins a run to a graph: its ledger kept in the graph's file."""
+"""What joins a run to a graph: its ledger kept in the graph's file, its facts and outcomes
+written through, its next node chosen by what was learned."""
 
 from __future__ import annotations
 
+from adapters.graph.bridge import DEFAULT_REWARDS, GraphBridge, reward_for
 from adapters.graph.ledgers import GraphLedgerStore
+from adapters.graph.nodes import GraphNodes, ListedNodes, begin_task, declare_nodes, graph_node_provider
+from adapters.graph.task import TaskGraph, open_task_graph
 
-__all__ = ("GraphLedgerStore",)
+__all__ = (
+    "DEFAULT_REWARDS",
+    "GraphBridge",
+    "GraphLedgerStore",
+    "GraphNodes",
+    "ListedNodes",
+    "TaskGraph",
+    "begin_task",
+    "declare_nodes",
+    "graph_node_provider",
+    "open_task_graph",
+    "reward_for",
+)
