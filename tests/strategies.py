@@ -5,8 +5,20 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from agentloop._canonical import Json
+from agentloop.frames import NODE_COMPLETED, TEXT, TREE_FAILED, Frame
 
-__all__ = ("check_strings", "json_values", "symbolic_operations", "trace_entries", "verdict_texts")
+__all__ = (
+    "buffer_steps",
+    "check_strings",
+    "frames",
+    "json_values",
+    "limits",
+    "overflow_strategies",
+    "stream_steps",
+    "symbolic_operations",
+    "trace_entries",
+    "verdict_texts",
+)
 
 
 def json_values(max_leaves: int = 20) -> st.SearchStrategy[Json]:
@@ -68,3 +80,43 @@ def verdict_texts() -> st.SearchStrategy[str]:
          "[", "]", '"', "'", "\\", "```", "```json\n", "<think>", "</think>", '"\\u0073tatus"', " ", "prose", "\ufeff"]
     )  # fmt: skip
     return st.lists(pieces | st.text(max_size=3), max_size=10).map("".join)
+
+
+# ----------------------------------------------------------------------------------- streams
+
+
+def frames() -> st.SearchStrategy[Frame]:
+    """Frames of plain, terminal and made-up types with small JSON contents."""
+    return st.builds(
+        Frame,
+        st.sampled_from([TEXT, NODE_COMPLETED, TREE_FAILED, "ABORT", "mine"]),
+        st.dictionaries(st.sampled_from(["text", "n"]), st.text(max_size=3) | st.integers(), max_size=2),
+    )
+
+
+def limits() -> st.SearchStrategy[int | None]:
+    return st.none() | st.sampled_from([1, 2, 3, 10])
+
+
+def overflow_strategies() -> st.SearchStrategy[str]:
+    return st.sampled_from(["drop-oldest", "drop-newest", "block"])
+
+
+def buffer_steps() -> st.SearchStrategy[list[str]]:
+    """What one task does to a buffer without waiting; ends are rare, so that runs get long."""
+    often = st.sampled_from(["write", "write", "read"])
+    rare = st.sampled_from(["end", "fail", "abort"])
+    return st.lists(st.one_of(*[often] * 12, rare), max_size=60)
+
+
+def stream_steps(writers: int = 3) -> st.SearchStrategy[list[tuple[str, int]]]:
+    """What happens around a buffer: writers and a reader start, are cancelled, get time to run."""
+    writer = st.integers(0, writers - 1)
+    return st.lists(
+        st.tuples(st.just("write"), writer)
+        | st.tuples(st.just("read"), st.just(0))
+        | st.tuples(st.just("cancel_write"), writer)
+        | st.tuples(st.just("cancel_read"), st.just(0))
+        | st.tuples(st.just("run"), st.integers(1, 3)),
+        max_size=60,
+    )

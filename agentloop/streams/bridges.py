@@ -55,29 +55,52 @@ class _DuplexStream(ObjectStream[Frame]):
 
 
 def from_object_streams(
-    receive: ObjectReceiveStream[Any], send: ObjectSendStream[Any], /, *, limit: int = 1
+    receive: ObjectReceiveStream[Any],
+    send: ObjectSendStream[Any],
+    /,
+    *,
+    limit: int = 1,
+    close_timeout_ms: int = 5_000,
 ) -> ObjectStreamDuplex:
     """Return a duplex over a pair of object streams; it moves frames inside ``async with``.
 
-    What is received may be anything a frame can be made of. Leaving closes both streams.
+    What is received may be anything a frame can be made of. Leaving delivers what was written
+    and closes both streams.
 
     Args:
         receive: Becomes the source. Its end is the end; if it breaks, the source fails.
         send: Gets what is written to the sink, and is closed when that ends.
         limit: Frames that may wait in each direction.
+        close_timeout_ms: How long leaving waits for a peer that does not receive.
     """
-    return ObjectStreamDuplex(receive, send, limit)
+    return ObjectStreamDuplex(receive, send, limit, close_timeout_ms)
 
 
 class ObjectStreamDuplex:
     """A duplex over two object streams, with a buffer and a task for each direction."""
 
-    __slots__ = ("_incoming", "_outgoing", "_receive", "_send", "_tasks")
+    __slots__ = (
+        "_close_timeout_ms",
+        "_delivered",
+        "_incoming",
+        "_outgoing",
+        "_receive",
+        "_scopes",
+        "_send",
+        "_tasks",
+    )
 
-    def __init__(self, receive: ObjectReceiveStream[Any], send: ObjectSendStream[Any], limit: int) -> None:
-        self._receive, self._send = receive, send
+    def __init__(
+        self,
+        receive: ObjectReceiveStream[Any],
+        send: ObjectSendStream[Any],
+        limit: int,
+        close_timeout_ms: int,
+    ) -> None:
+        self._receive, self._send, self._close_timeout_ms = receive, send, close_timeout_ms
         self._incoming = FrameBuffer(limit, "block")
         self._outgoing = FrameBuffer(limit, "block")
+        self._scopes: list[anyio.CancelScope] = []
         self._tasks: OwnedTasks | None = None
 
     @property
@@ -94,8 +117,8 @@ class ObjectStreamDuplex:
         """Stop both directions and throw away what waits; True the first time."""
         ended = self._outgoing.end(StreamEnded(reason or "aborted"))
         aborted = self._incoming.abort()
-        if self._tasks is not None:
-            self._tasks.group.cancel_scope.cancel()
+        for scope in self._scopes:
+            scope.cancel()
         return ended or aborted
 
     async def aclose(self) -> None:
@@ -107,6 +130,7 @@ class ObjectStreamDuplex:
 
     async def __aenter__(self) -> Self:
         self._tasks = tasks = await OwnedTasks().__aenter__()
+        self._delivered = anyio.Event()
         tasks.group.start_soon(self._bring)
         tasks.group.start_soon(self._deliver)
         self._incoming.source.start_pumps(tasks.group)
@@ -123,18 +147,21 @@ class ObjectStreamDuplex:
         tasks, self._tasks = self._tasks, None
         if tasks is None:
             return None
-        if exc is None:
-            self._outgoing.end()
-            self._incoming.abort()
-        else:
-            tasks.group.cancel_scope.cancel()
         try:
+            if exc is None:
+                self._outgoing.end()
+                # Received and forgotten: a peer that waits for us would never get to receive.
+                self._incoming.drain()
+                with anyio.move_on_after(self._close_timeout_ms / 1000):
+                    await self._delivered.wait()
+            tasks.group.cancel_scope.cancel()
             return await tasks.__aexit__(exc_type, exc, traceback)
         finally:
             await self.aclose()
 
     async def _bring(self) -> None:
         with anyio.CancelScope() as scope:
+            self._scopes.append(scope)
             self._incoming.on_abort(lambda error: scope.cancel())
             try:
                 while True:
@@ -145,15 +172,18 @@ class ObjectStreamDuplex:
                 self._incoming.end(error)
 
     async def _deliver(self) -> None:
-        try:
-            async for frame in self._outgoing.source:
-                await self._send.send(frame)
-        except StreamFailed:
-            pass  # an error end cannot travel through an object stream; closing must say it
-        except Exception as error:
-            self._outgoing.abort(error)
+        with anyio.CancelScope() as scope:
+            self._scopes.append(scope)
+            try:
+                async for frame in self._outgoing.source:
+                    await self._send.send(frame)
+            except StreamFailed:
+                pass  # an error end cannot travel through an object stream; closing must say it
+            except Exception as error:
+                self._outgoing.abort(error)
         with anyio.CancelScope(shield=True):
             await self._send.aclose()
+        self._delivered.set()
 
 
 def as_aiter(source: Source, /) -> AsyncIterator[Frame]:
