@@ -57,7 +57,7 @@ class Recorder:
 
     @property
     def pending(self) -> int:
-        """How many entries wait for a flush."""
+        """How many entries are not acknowledged by the store yet."""
         return len(self._pending)
 
     @property
@@ -94,20 +94,20 @@ class Recorder:
     def flush(self, *, sync: bool) -> None:
         """Append what waits. With ``sync`` every entry so far survives a loss of power.
 
-        Entries recorded meanwhile, on another thread, wait for the next flush. After an error
-        the entries wait again, but the store may refuse them: the run should end.
+        May run on another thread while entries are recorded; they wait for the next flush. After
+        an error the entries still wait, but the store may refuse them: the run should end.
 
         Raises:
             LedgerError: As `LedgerStore.append`.
         """
         if self._store is None or not (self._pending or (sync and not self._synced)):
             return
-        entries, blobs = self._pending, self._blobs
-        self._pending, self._blobs = [], {}
-        try:
-            self._store.append(self.run, entries, expected=self._flushed, sync=sync, blobs=blobs)
-        except BaseException:
-            self._pending, self._blobs = entries + self._pending, blobs | self._blobs
-            raise
+        # Copies, entries first: what another thread records meanwhile stays for the next flush,
+        # and no entry goes without its blobs.
+        entries, blobs = self._pending[:], self._blobs.copy()
+        self._store.append(self.run, entries, expected=self._flushed, sync=sync, blobs=blobs)
+        del self._pending[: len(entries)]
+        for digest in blobs:
+            del self._blobs[digest]
         self._flushed += len(entries)
         self._synced = sync

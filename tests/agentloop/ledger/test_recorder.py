@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -117,6 +118,33 @@ def test_what_is_recorded_during_a_failing_flush_stands_after_what_was_flushed()
         recorder.flush(sync=True)
     recorder.flush(sync=True)
     assert [entry.kind for entry in RunLedger(store, "r").entries()] == ["run.opened", "step"]
+
+
+def test_entries_recorded_on_another_thread_during_flushes_are_all_kept() -> None:
+    store = MemoryLedgerStore()
+    recorder = Recorder(store, "r", ManualClock())
+    recorder.record("run.opened", OPENED)
+    done = threading.Event()
+
+    def flush() -> None:
+        while not done.is_set():
+            recorder.flush(sync=False)
+
+    flusher = threading.Thread(target=flush)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        flusher.start()
+        for n in range(3_000):
+            recorder.record("fact.prompt", {"n": n, "text": "x" * (1_020 + n % 10)})
+    finally:
+        done.set()
+        flusher.join()
+        sys.setswitchinterval(interval)
+    recorder.flush(sync=False)
+    assert recorder.pending == 0
+    report = RunLedger(store, "r").verify()
+    assert (report.ok, report.checked) == (True, 3_001)
 
 
 def test_two_recorders_of_one_run_cannot_both_win() -> None:
