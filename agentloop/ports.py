@@ -34,7 +34,6 @@ __all__ = (
     "Sink",
     "Source",
     "Tap",
-    "TaskNodeLike",
     "ToolSpec",
 )
 
@@ -230,13 +229,13 @@ class NodeOrder(Protocol):
     """Says which node of a task comes next; both halves go to `create_looping_agent_loop`."""
 
     def __call__(self, index: int, /) -> Any:
-        """Return the next node, or None when all succeeded or none is ready."""
+        """Return the next node, or None when all succeeded or none is ready. May be awaitable."""
 
-    def should_continue(self, result: LoopResult, index: int, /) -> bool:
-        """Take note of how the newest node ended; True while there may be another one."""
+    def should_continue(self, result: LoopResult, index: int, /) -> Any:
+        """Take note of how the newest node ended; true while there is another. May be awaitable."""
 
     @property
-    def succeeded(self) -> bool:
+    def complete(self) -> bool:
         """Whether every node has succeeded in this run."""
 
     def explain(self) -> Sequence[str]:
@@ -251,27 +250,16 @@ class ProjectMemory(Protocol):
         """The ledgers of the project's runs."""
 
     def bridge(self, *, task: str, node: str | None) -> OutcomeBridge:
-        """Return the bridge for a run of that task, standing for that node."""
+        """Return the bridge of a run that stands for a node; with None, of one with its own nodes."""
 
-    def order(self, *, task: str, nodes: Sequence[TaskNodeLike], by: str) -> NodeOrder:
-        """Declare the nodes of a task and return their order, ``listed`` or ``graph``."""
+    def order(self, *, task: str, nodes: Sequence[Mapping[str, Any]], by: str) -> NodeOrder:
+        """Declare the nodes (``id``, ``goal``, ``after``) and return their order, ``listed`` or ``graph``."""
 
-    def learned(self, *, task: str) -> Sequence[str]:
-        """Return what the memory knows of a task, a line each, for people."""
+    def learned(self) -> Sequence[str]:
+        """Return what the memory has learned, a line each, for people."""
 
     def close(self) -> None:
         """Write what waits and close the file."""
-
-
-class TaskNodeLike(Protocol):
-    """What a memory needs to know of a node."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def goal(self) -> str: ...
-    @property
-    def after(self) -> Sequence[str]: ...
 
 
 # ---------------------------------------------------------------------------------- records

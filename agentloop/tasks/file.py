@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -76,8 +76,13 @@ def task_schema() -> dict[str, Any]:
     return schema
 
 
-def load_task(path: Path) -> Task:
+def load_task(path: Path, *, overrides: Sequence[str] = ()) -> Task:
     """Read the task in a folder, or the task file itself.
+
+    Args:
+        path: Of the folder or the file.
+        overrides: Settings that replace those of the file, as ``limits.max_iterations=3``;
+            the value is TOML, or text where it is not.
 
     Raises:
         TaskError: It is missing, is not TOML, or a key is unknown (the message names the
@@ -96,10 +101,28 @@ def load_task(path: Path) -> Task:
     except tomllib.TOMLDecodeError as error:
         raise TaskError(f"{file} is not TOML: {error}") from error
     try:
+        for override in overrides:
+            _override(data, override)
         _validate(data)
         return _task(data, file.resolve().parent)
     except TaskError as error:
         raise TaskError(f"{file}: {error}") from None
+
+
+def _override(data: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    *tables, name = key.strip().split(".")
+    if not equals or not name:
+        raise TaskError(f"{override!r} is not KEY=VALUE, as limits.max_iterations=3")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    for table in tables:
+        data = data.setdefault(table, {})
+        if not isinstance(data, dict):
+            raise TaskError(f"{key!r} cannot be set: {table!r} is no table")
+    data[name] = value
 
 
 # -------------------------------------------------------------------------------- validation

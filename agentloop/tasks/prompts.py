@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from agentloop.frames import Frame
 from agentloop.loop.context import LoopContext
-from agentloop.tasks.file import Task, TaskNode
+from agentloop.tasks.file import Task
 
 __all__ = ("agent_prompt", "evaluator_prompt")
 
@@ -35,7 +35,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 def _goal(task: Task, node: object) -> str:
-    return node.goal if isinstance(node, TaskNode) else task.goal
+    return str(node["goal"]) if isinstance(node, Mapping) and "goal" in node else task.goal
 
 
 def _past(history: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +22,7 @@ from agentloop.models import AdapterContext
 from agentloop.ports import NodeOrder, ProjectMemory
 from agentloop.redact import Redactor, secrets_from_env
 from agentloop.symbolic import create_symbolic_state
-from agentloop.tasks.file import Task, TaskNode
+from agentloop.tasks.file import Task
 from agentloop.tasks.parts import find_part, make_adapter
 from agentloop.tasks.prompts import agent_prompt, evaluator_prompt
 from agentloop.tools import Tool
@@ -41,14 +43,12 @@ def open_memory(state: Path, *, read_only: bool = False) -> ProjectMemory:
         TaskError: The file cannot be opened; the message says why and nothing was changed.
     """
     opener = find_part("bridges", "graph")
-    try:
-        if not read_only:
+    if not read_only:
+        try:
             state.parent.mkdir(parents=True, exist_ok=True)
-        memory: ProjectMemory = opener(state, read_only=read_only)
-    except OSError as error:
-        raise TaskError(f"{state}: {error.strerror or error}") from error
-    except opener.errors as error:
-        raise TaskError(f"{state}: {error}") from error
+        except OSError as error:
+            raise TaskError(f"{state.parent}: {error.strerror or error}") from error
+    memory: ProjectMemory = opener(state, read_only=read_only)
     return memory
 
 
@@ -67,10 +67,24 @@ class TaskRun:
     loop: AgentLoop | LoopingAgentLoop
     memory: ProjectMemory
     order: NodeOrder | None = None
+    adapters: tuple[object, ...] = ()
 
     def succeeded(self, result: LoopResult) -> bool:
         """Whether the task is done: the loop succeeded, or with nodes every one of them did."""
-        return result.status is NodeStatus.SUCCESS if self.order is None else self.order.succeeded
+        return result.status is NodeStatus.SUCCESS if self.order is None else self.order.complete
+
+    def cycles(self) -> int:
+        """How many cycles the run has had, those of all its inner loops together."""
+        if isinstance(self.loop, LoopingAgentLoop):
+            return sum(result.iterations for result in self.loop.results)
+        return self.loop.result.iterations if self.loop.result is not None else 0
+
+    async def aclose(self) -> None:
+        """Close what the adapters hold, such as the connections of a model's client."""
+        for adapter in self.adapters:
+            close = getattr(adapter, "aclose", None)
+            if close is not None:
+                await close()
 
 
 def begin_task(
@@ -79,7 +93,7 @@ def begin_task(
     *,
     environ: Mapping[str, str] | None = None,
     run_id: str | None = None,
-    on_node: Callable[[TaskNode, Sequence[str]], object] | None = None,
+    on_node: Callable[[str, Sequence[str]], object] | None = None,
 ) -> TaskRun:
     """Prepare the workspace and put the loop of a task together.
 
@@ -88,7 +102,7 @@ def begin_task(
         memory: As `open_memory` opened it; the caller closes it.
         environ: Where adapters find their keys; the process's own if not given.
         run_id: Drawn if not given.
-        on_node: With nodes, told each one that was chosen and why.
+        on_node: With nodes, told the id of each one that was chosen, and why.
 
     Raises:
         TaskError: An adapter, a tool or the workspace cannot be used; nothing was begun.
@@ -102,13 +116,23 @@ def begin_task(
     order = None
     loop: AgentLoop | LoopingAgentLoop
     if task.nodes:
-        order = memory.order(task=task.name, nodes=task.nodes, by=task.order)
+        nodes = [dataclasses.asdict(node) for node in task.nodes]
+        order = memory.order(task=task.name, nodes=nodes, by=task.order)
         loop = _looping(task, options, order, memory, run_id, on_node)
     else:
         bridge = memory.bridge(task=task.name, node=task.node)
         labels = _labels(task, workspace)
         loop = create_agent_loop(**options, graph=bridge, ledger=memory.ledger, run_id=run_id, labels=labels)
-    return TaskRun(task=task, run_id=run_id, workspace=workspace, loop=loop, memory=memory, order=order)
+    adapters = (options["agent_adapter"], options["evaluator_adapter"])
+    return TaskRun(
+        task=task,
+        run_id=run_id,
+        workspace=workspace,
+        loop=loop,
+        memory=memory,
+        order=order,
+        adapters=adapters,
+    )
 
 
 def _secret_names(environ: Mapping[str, str]) -> list[str]:
@@ -174,18 +198,20 @@ def _looping(
     order: NodeOrder,
     memory: ProjectMemory,
     run_id: str,
-    on_node: Callable[[TaskNode, Sequence[str]], object] | None,
+    on_node: Callable[[str, Sequence[str]], object] | None,
 ) -> LoopingAgentLoop:
-    def make_inner(*, node: TaskNode, **inner: Any) -> AgentLoop:
-        checks = [*node.checks] or inner["checks_list"]
-        bridge = memory.bridge(task=task.name, node=node.id)
-        labels = {"task": task.name, "node": node.id, "goal": node.goal}
+    bridge = memory.bridge(task=task.name, node=None)
+
+    def make_inner(*, node: Mapping[str, Any], **inner: Any) -> AgentLoop:
+        checks = [*node["checks"]] or inner["checks_list"]
+        labels = {"task": task.name, "node": node["id"], "goal": node["goal"]}
         return create_agent_loop(**{**inner, "checks_list": checks}, node=node, graph=bridge, labels=labels)
 
-    def next_node(index: int) -> TaskNode | None:
-        node: TaskNode | None = order(index)
+    async def next_node(index: int) -> Mapping[str, Any] | None:
+        found = order(index)
+        node: Mapping[str, Any] | None = await found if inspect.isawaitable(found) else found
         if node is not None and on_node is not None:
-            on_node(node, order.explain())
+            on_node(node["id"], order.explain())
         return node
 
     limits = {"max_iterations": _ROUNDS_PER_NODE * len(task.nodes), **options}

@@ -1,0 +1,66 @@
+"""A project's one file: the ledgers of its runs, and the graph that remembers what they taught."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from adapters.graph.bridge import GraphBridge
+from adapters.graph.ledgers import GraphLedgerStore
+from adapters.graph.nodes import GraphNodes, ListedNodes, begin_task, declare_nodes
+from agentloop.errors import TaskError
+from graphstate import Adaptogen, GraphStateError
+
+__all__ = ("GraphProject", "open_project")
+
+
+class GraphProject:
+    """Serves `agentloop.ports.ProjectMemory` from one graphstate file."""
+
+    def __init__(self, graph: Adaptogen) -> None:
+        self.graph = graph
+        self.ledger = GraphLedgerStore(graph.store)
+
+    def bridge(self, *, task: str, node: str | None) -> GraphBridge:
+        """Return the bridge of a run that stands for a node; with None, of a run with its own nodes."""
+        if node is not None:
+            declare_nodes(self.graph, task, [{"id": node}])
+            begin_task(self.graph, task)
+        return GraphBridge(self.graph, task=task)
+
+    def order(self, *, task: str, nodes: Sequence[Mapping[str, Any]], by: str) -> GraphNodes | ListedNodes:
+        """Lay the nodes into the graph and return their order, ``listed`` or ``graph``."""
+        declare_nodes(self.graph, task, nodes)
+        begin_task(self.graph, task)
+        if by == "listed":
+            return ListedNodes(nodes)
+        return GraphNodes(self.graph, task=task, nodes=nodes)
+
+    def learned(self) -> list[str]:
+        """Return the moves that were taken most often, best first, a line each."""
+        known = []
+        for hot, _ in self.graph.metrics().hot_transitions:
+            edge, stat = self.graph.get_edge(hot), self.graph.get_stat("edge", hot)
+            if edge is not None and stat is not None:
+                known.append((stat.ema_reward, stat.visits, f"{edge.src} -> {edge.dst}"))
+        known.sort(key=lambda move: (-move[0], move[2]))
+        return [f"{move}: taken {visits}x, average reward {ema:+.2f}" for ema, visits, move in known]
+
+    def close(self) -> None:
+        """Write what waits and close the file."""
+        self.graph.close()
+
+
+def open_project(path: str | os.PathLike[str], *, read_only: bool = False) -> GraphProject:
+    """Open a project's file, made if it is not there: the entry point ``graph`` of the bridges.
+
+    Raises:
+        TaskError: The file cannot be used; the message says why, and nothing was changed.
+    """
+    try:
+        if read_only:
+            return GraphProject(Adaptogen.open(path, seed=False, read_only=True))
+        return GraphProject(Adaptogen.open(path, seed=False, durability="power"))
+    except GraphStateError as error:
+        raise TaskError(f"{os.fspath(path)}: {error}") from error

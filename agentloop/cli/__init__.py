@@ -1,0 +1,5 @@
+"""The ``agentloop`` command."""
+
+from agentloop.cli.program import main
+
+__all__ = ("main",)

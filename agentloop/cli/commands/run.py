@@ -1,0 +1,108 @@
+"""``agentloop run``: runs a task and shows it."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from agentloop.cli.terminal import complain
+from agentloop.cli.view import JsonView, PlainView, View
+from agentloop.errors import StreamFailed
+from agentloop.messages import LoopResult
+from agentloop.tasks import TaskRun, begin_task, load_task, open_memory
+
+__all__ = ("execute",)
+
+_SIGNAL_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Run the task; return 0 on SUCCESS, 1 on FAILURE, 130 or 143 when a signal stopped it."""
+    _set_up_log(arguments.debug)
+    task = load_task(Path(arguments.task), overrides=arguments.set)
+    if arguments.db is not None:
+        task = dataclasses.replace(task, state=Path(arguments.db).resolve())
+    view = _view(arguments.json)
+    memory = open_memory(task.state)
+    try:
+        run = begin_task(task, memory, on_node=view.node)
+        return anyio.run(_watch, run, view)
+    finally:
+        memory.close()
+
+
+def _set_up_log(debug: bool) -> None:
+    # Without --debug what goes wrong is shown as frames; a log beside them would say it twice.
+    logger = logging.getLogger("agentloop")
+    logger.addHandler(logging.StreamHandler() if debug else logging.NullHandler())
+    logger.propagate = False
+    if debug:
+        logger.setLevel(logging.DEBUG)
+
+
+def _view(as_json: bool) -> View:
+    if as_json:
+        return JsonView()
+    if not sys.stdout.isatty():
+        return PlainView()
+    from agentloop.cli.live import LiveView  # rich takes a while to import, and pipes do not need it
+
+    return LiveView()
+
+
+async def _watch(run: TaskRun, view: View) -> int:
+    view.begin({"run": run.run_id, "task": run.task.name, "workspace": str(run.workspace)})
+    stopped: list[int] = []
+    try:
+        async with run.loop as loop, anyio.create_task_group() as tasks:
+            tasks.start_soon(_listen, loop, stopped, tasks.cancel_scope)
+            await loop.sink.write({"type": "TICK"})
+            async for frame in loop.source:
+                view.frame(frame)
+                sys.stdout.flush()
+            tasks.cancel_scope.cancel()
+    except StreamFailed as failure:
+        complain(f"agentloop: {failure.__cause__ or failure}")
+    finally:
+        with anyio.move_on_after(5, shield=True):
+            await run.aclose()
+    result = run.loop.result
+    assert result is not None
+    succeeded = run.succeeded(result)
+    view.end(_facts(run, result, succeeded), run.memory.learned())
+    if stopped:
+        return stopped[0]
+    return 0 if succeeded else 1
+
+
+async def _listen(loop: Any, stopped: list[int], scope: anyio.CancelScope) -> None:
+    """Abort the run at the first signal, and stop waiting for it at the second."""
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for signum in signals:
+            if stopped:
+                scope.cancel()
+                return
+            stopped.append(_SIGNAL_CODES[signum])
+            complain("stopping; once more to stop at once")
+            loop.abort("interrupted")
+
+
+def _facts(run: TaskRun, result: LoopResult, succeeded: bool) -> dict[str, Any]:
+    return {
+        "run": run.run_id,
+        "status": "SUCCESS" if succeeded else "FAILURE",
+        "reason": result.reason,
+        "evidence": result.evidence,
+        "iterations": run.cycles(),
+        "usage": dict(result.usage),
+        "warnings": list(result.warnings),
+        "workspace": str(run.workspace),
+        "ledger": str(run.task.state),
+    }
