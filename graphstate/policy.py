@@ -12,7 +12,7 @@ __all__ = ("ALLOWED", "decide")
 ALLOWED = Trace()
 
 
-def decide(edge: Edge, *, soft_violations: int = 0) -> Trace:
+def decide(edge: Edge, soft_violations: int) -> Trace:
     """Return the decision about taking an edge now, with its reasons."""
     if soft_violations:
         return Trace(escalation={"soft_violations": soft_violations, "promoted": False})

@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
-__all__ = ("confidence", "credit", "explore_ucb", "faded", "weight_term")
+from graphstate._canonical import Json
+from graphstate.model import Breakdown, Edge, Suggestion, Trace
+
+__all__ = ("Experience", "confidence", "credit", "faded", "rank", "weight_term")
+
+_LEAST_WEIGHT = 1e-9
+
+
+class Experience(Protocol):
+    """What a ranking needs to know about an edge."""
+
+    visits: int
+    ema: float
+    rewarded_by: str | None
+    rewarded_move: int
 
 
 def credit(ema: float, value: float, weight: float, alpha: float) -> float:
@@ -17,19 +33,60 @@ def credit(ema: float, value: float, weight: float, alpha: float) -> float:
 
 def faded(ema: float, age: int, half_life: float) -> float:
     """Return what a reward still counts after ``age`` moves of the cursor that earned it."""
-    return float(ema * 0.5 ** (max(0, age) / max(1.0, half_life))) if ema else 0.0
+    return float(ema * 0.5 ** (max(0, age) / max(1.0, half_life)))
 
 
 def weight_term(weight: float) -> float:
     """Return the prior's share of a score; a weight of 0 is about -20.7."""
-    return math.log(max(1e-9, weight))
-
-
-def explore_ucb(c: float, visits: int, total: int) -> float:
-    """Return the bonus of a move that was taken less often than the others."""
-    return c * math.sqrt(math.log(total + 1) / (visits + 1))
+    return math.log(weight if weight > _LEAST_WEIGHT else _LEAST_WEIGHT)
 
 
 def confidence(visits: int) -> float:
     """Return 0..1: how much the visits are worth."""
     return visits / (visits + 4)
+
+
+def rank(
+    moves: Sequence[tuple[Edge, Experience, Trace]],
+    *,
+    tunables: Mapping[str, Json],
+    moves_of: Callable[[str], int],
+    rand: Callable[[], float],
+) -> tuple[list[Suggestion], list[float]]:
+    """Return the moves with their scores, best first, and the random numbers drawn for them.
+
+    A score is reward + ln(weight) + exploration. Equal scores are ordered by edge id.
+
+    Args:
+        tunables: decayHalfLife, explore, ucbC, epsilon.
+        moves_of: How many moves an actor's cursor has made; only these make a reward older.
+        rand: Called once or twice for each move, in their order, if explore is ``epsilon``.
+    """
+    half_life, strategy, c = tunables["decayHalfLife"], tunables["explore"], tunables["ucbC"]
+    log_total = math.log(1 + sum([known.visits for _, known, _ in moves]))
+    draws: list[float] = []
+    ranked: list[Suggestion] = []
+    for edge, known, trace in moves:
+        visits, ema, reward, explore = known.visits, known.ema, 0.0, 0.0
+        if ema and known.rewarded_by is not None:
+            reward = faded(ema, moves_of(known.rewarded_by) - known.rewarded_move, half_life)
+        weight = weight_term(edge.weight + edge.learned_weight)
+        if strategy == "ucb":
+            explore = c * math.sqrt(log_total / (visits + 1))
+        elif strategy == "epsilon":
+            draws.append(rand())
+            if draws[-1] < tunables["epsilon"]:
+                explore = rand()
+                draws.append(explore)
+        ranked.append(
+            Suggestion(
+                edge.id, edge.src, edge.dst, reward + weight + explore, visits / (visits + 4),
+                trace.effective_enforcement, visits, ema, Breakdown(reward, weight, explore),
+            )
+        )  # fmt: skip
+    ranked.sort(key=_order)
+    return ranked, draws
+
+
+def _order(suggestion: Suggestion) -> tuple[float, str]:
+    return -suggestion.score, suggestion.edge_id

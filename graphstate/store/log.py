@@ -13,11 +13,10 @@ from msgspec import Struct
 from graphstate.errors import Conflict, IntegrityBroken
 from graphstate.events import GENESIS, Head, Row, row_hash
 from graphstate.store.db import Database, SqlValue
+from graphstate.store.schema import SHIFT
 
 __all__ = ("Log", "Walk")
 
-#: A row's key is the number of its stream, shifted by this, and its seq.
-SHIFT = 40
 _SEQ = (1 << SHIFT) - 1
 
 _INSERT = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"

@@ -1,27 +1,30 @@
 """The graph as tables, folded from the stream ``graph`` one event at a time.
 
 `apply` is the only writer of these tables, live and in a rebuild. What moves and suggestions
-need (cursors, edges out of a node, statistics, status of nodes) is kept in memory once read
-and changed together with its row, so that a step reads no table. `forget` drops it all.
+need (cursors, edges out of a node, statistics, status of nodes) is kept in memory once read,
+so that a step reads no table. Cursors and statistics change there first and are written by
+`flush`, once for each transaction. `forget` drops it all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from graphstate import scoring
 from graphstate._canonical import Json, decode, encode_text
-from graphstate.events import Head, Row
+from graphstate.events import GENESIS, Head, Row
 from graphstate.model import Edge, Node, Stat
 from graphstate.store.db import Database, SqlValue
-from graphstate.store.schema import GRAPH_NO
+from graphstate.store.schema import GRAPH_NO, SHIFT
 from graphstate.tunables import DEFAULTS
 
 __all__ = ("TRAIL", "CursorState", "Projection", "StatState")
 
+Mark: TypeAlias = Literal["cut", "snapshot", "text"]
+
 #: Moves of each cursor that a trace reward can reach back to.
-TRAIL = 64
+TRAIL = 32
 
 # Beyond this many remembered rows the memory starts afresh; a step then reads a few rows again.
 _REMEMBERED = 200_000
@@ -30,33 +33,50 @@ _NODE = """id, kind, label, payload, tags, status, version, created_seq, updated
 created_at, updated_at, embedding"""
 _EDGE = """id, src, dst, kind, label, guard, enforcement, weight, learned_weight, version,
 created_seq, updated_seq"""
-_STAT = """visits, successes, failures, soft_violations, blocks, ema_reward, last_seq,
-rewarded_by, rewarded_move"""
-
 _NODE_BY_ID = f"SELECT {_NODE} FROM node WHERE id = ?"
 _EDGE_BY_ID = f"SELECT {_EDGE} FROM edge WHERE id = ?"
-_STAT_BY_ID = f"SELECT {_STAT} FROM stat WHERE kind = ? AND id = ?"
-_MOVES_OUT = """SELECT e.id, e.src, e.dst, e.kind, e.label, e.guard, e.enforcement, e.weight,
-e.learned_weight, e.version, e.created_seq, e.updated_seq, n.status, s.visits, s.successes, s.failures,
-s.soft_violations, s.blocks, s.ema_reward, s.last_seq, s.rewarded_by, s.rewarded_move
-FROM edge e LEFT JOIN node n ON n.id = e.dst LEFT JOIN stat s ON s.kind = 'edge' AND s.id = e.id
+_STAT = """x.visits, x.successes, x.failures, x.soft_violations, x.blocks, x.ema_reward, x.last_seq,
+x.rewarded_by, x.rewarded_move"""
+_STAT_BY_ID = {
+    "node": f"SELECT 2 * n.no, {_STAT} FROM node n LEFT JOIN experience x ON x.no = 2 * n.no WHERE n.id = ?",
+    "edge": f"SELECT 2 * e.no + 1, {_STAT} FROM edge e LEFT JOIN experience x ON x.no = 2 * e.no + 1 WHERE e.id = ?",
+}
+_MOVES_OUT = f"""SELECT e.id, e.src, e.dst, e.kind, e.label, e.guard, e.enforcement, e.weight,
+e.learned_weight, e.version, e.created_seq, e.updated_seq, n.status, 2 * e.no + 1, {_STAT}
+FROM edge e LEFT JOIN node n ON n.id = e.dst LEFT JOIN experience x ON x.no = 2 * e.no + 1
 WHERE e.src = ? AND e.kind = 'transition' ORDER BY e.no"""
 
 _NODE_INSERT = "INSERT INTO node VALUES (NULL, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?) RETURNING no"
 _NODE_UPDATE = """UPDATE node SET kind = ?, label = ?, payload = ?, tags = ?, status = ?,
 version = version + 1, updated_seq = ?, updated_at = ?, embedding = ? WHERE no = ?"""
-_EDGE_INSERT = "INSERT INTO edge VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, 0.0, 1, ?, ?)"
+_EDGE_INSERT = "INSERT INTO edge VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, 0.0, 1, ?, ?) RETURNING no"
 _EDGE_UPDATE = """UPDATE edge SET src = ?, dst = ?, kind = ?, label = ?, guard = ?, enforcement = ?,
 weight = ?, version = version + 1, updated_seq = ? WHERE id = ?"""
-_STAT_PUT = "INSERT OR REPLACE INTO stat VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_TWO_STATS_PUT = _STAT_PUT + ", (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_CURSOR_PUT = "INSERT OR REPLACE INTO cursor VALUES (?, ?, ?)"
-_TRAIL_PUT = "INSERT OR REPLACE INTO trail VALUES (?, ?, ?, ?, ?, ?)"
+# Most events change two or three of these; one statement for them costs half of two.
+_STATE_PUTS = tuple(
+    f"INSERT INTO state VALUES (?, ?){', (?, ?)' * more} ON CONFLICT DO UPDATE SET value = excluded.value"
+    for more in range(4)
+)
+_STAT_PUTS = tuple(
+    f"INSERT OR REPLACE INTO experience VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    f"{', (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)' * more}"
+    for more in range(4)
+)
+_STATE = "SELECT value FROM state WHERE key = ?"
+_TRAIL = """SELECT value ->> '$.edge', value ->> '$.to' FROM state WHERE key GLOB ?
+ORDER BY value ->> '$.move' DESC LIMIT ?"""
 
-_RECALL = f"""SELECT {_NODE} FROM node n
-WHERE (?1 IS NULL OR id = ?1) AND (?2 IS NULL OR kind = ?2) AND (?3 IS NULL OR status = ?3)
-AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4))
-AND (?5 IS NULL OR embedding IS NOT NULL) ORDER BY id LIMIT ?6"""
+# Each begins at the most selective condition that is given.
+_RECALL_BY_ID = f"""SELECT {_NODE} FROM node WHERE id = ?1 AND (?2 IS NULL OR kind = ?2)
+AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4))
+AND (?5 IS NULL OR embedding IS NOT NULL) LIMIT ?6"""
+_RECALL_BY_TAG = f"""SELECT {_NODE} FROM node WHERE ?1 IS NULL
+AND no IN (SELECT node FROM node_tag WHERE tag = ?4) AND (?2 IS NULL OR kind = ?2)
+AND (?3 IS NULL OR status = ?3) AND (?5 IS NULL OR embedding IS NOT NULL) ORDER BY id LIMIT ?6"""
+_RECALL_BY_KIND = f"""SELECT {_NODE} FROM node WHERE kind = ?2 AND ?1 IS NULL AND ?4 IS NULL
+AND (?3 IS NULL OR status = ?3) AND (?5 IS NULL OR embedding IS NOT NULL) ORDER BY id LIMIT ?6"""
+_RECALL = f"""SELECT {_NODE} FROM node WHERE ?1 IS NULL AND ?2 IS NULL AND ?4 IS NULL
+AND (?3 IS NULL OR status = ?3) AND (?5 IS NULL OR embedding IS NOT NULL) ORDER BY id LIMIT ?6"""
 _RECALL_TEXT = f"""SELECT {_NODE} FROM node_text t JOIN node n ON n.no = t.rowid
 WHERE t.text MATCH ?5 AND (?1 IS NULL OR id = ?1) AND (?2 IS NULL OR kind = ?2)
 AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4))
@@ -74,8 +94,13 @@ AND n.id NOT IN (SELECT value FROM json_each(?1)) AND NOT EXISTS (
 SELECT 1 FROM edge e WHERE e.dst = n.id AND e.kind = 'dependency'
 AND e.src NOT IN (SELECT value FROM json_each(?1))) ORDER BY n.id"""
 
-_CLEAR = tuple(
-    f"DELETE FROM {table}" for table in ("node", "node_tag", "edge", "stat", "cursor", "trail", "tunable")
+_CLEAR = (
+    "DELETE FROM node",
+    "DELETE FROM node_tag",
+    "DELETE FROM edge",
+    "DELETE FROM experience",
+    "DELETE FROM tunable",
+    "DELETE FROM state WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*'",
 )
 
 
@@ -92,20 +117,22 @@ class StatState:
     """A statistic while it changes; the fields of `Stat`, in its order."""
 
     __slots__ = (
-        "blocks", "ema", "failures", "last_seq", "rewarded_by", "rewarded_move", "softs", "successes", "visits",
+        "blocks", "ema", "failures", "last_seq", "no", "rewarded_by", "rewarded_move", "softs", "successes",
+        "visits",
     )  # fmt: skip
 
     def __init__(
-        self, visits: int = 0, successes: int = 0, failures: int = 0, softs: int = 0, blocks: int = 0,
+        self, no: int, visits: int = 0, successes: int = 0, failures: int = 0, softs: int = 0, blocks: int = 0,
         ema: float = 0.0, last_seq: int = 0, rewarded_by: str | None = None, rewarded_move: int = 0,
     ) -> None:  # fmt: skip
+        self.no = no
         self.visits, self.successes, self.failures = visits, successes, failures
         self.softs, self.blocks, self.ema, self.last_seq = softs, blocks, ema, last_seq
         self.rewarded_by, self.rewarded_move = rewarded_by, rewarded_move
 
-    def values(self, kind: str, id: str) -> tuple[SqlValue, ...]:
+    def values(self) -> tuple[SqlValue, ...]:
         return (
-            kind, id, self.visits, self.successes, self.failures, self.softs, self.blocks, self.ema,
+            self.no, self.visits, self.successes, self.failures, self.softs, self.blocks, self.ema,
             self.last_seq, self.rewarded_by, self.rewarded_move,
         )  # fmt: skip
 
@@ -115,6 +142,10 @@ class StatState:
             soft_violations=self.softs, blocks=self.blocks, ema_reward=self.ema, last_seq=self.last_seq,
             rewarded_by=self.rewarded_by, rewarded_move=self.rewarded_move,
         )  # fmt: skip
+
+
+def _stat_state(row: Sequence[Any]) -> StatState:
+    return StatState(row[0]) if row[1] is None else StatState(*row)
 
 
 def _node(row: Sequence[Any]) -> Node:
@@ -156,9 +187,27 @@ class Projection:
         self._cursors: dict[str, CursorState] = {}
         self._out: dict[str, tuple[Edge, ...]] = {}
         self._edges: dict[str, Edge] = {}
-        self._stats: dict[tuple[str, str], StatState | None] = {}
+        self._stats: dict[str, dict[str, StatState]] = {"edge": {}, "node": {}}
         self._status: dict[str, str | None] = {}
         self._tunables: dict[str, Json] | None = None
+        # Not written yet: values of `state`, and the keys of changed statistics.
+        self._unwritten: dict[str, str] = {}
+        self._changed: dict[int, StatState] = {}
+
+    def flush(self) -> None:
+        """Write what changed in memory. The caller commits."""
+        if self._unwritten:
+            self._put(_STATE_PUTS, list(self._unwritten.items()))
+            self._unwritten = {}
+        if self._changed:
+            self._put(_STAT_PUTS, [stat.values() for stat in self._changed.values()])
+            self._changed = {}
+
+    def _put(self, statements: Sequence[str], rows: Sequence[tuple[SqlValue, ...]]) -> None:
+        if len(rows) <= len(statements):
+            self._db.run(statements[len(rows) - 1], [value for row in rows for value in row])
+        else:
+            self._db.many(statements[0], rows)
 
     def clear(self) -> None:
         """Empty the tables, for a rebuild."""
@@ -170,7 +219,8 @@ class Projection:
 
     def apply(self, row: Row, body: dict[str, Json]) -> None:
         """Fold one event into the tables. Unknown types change nothing."""
-        if len(self._edges) + len(self._stats) + len(self._status) > _REMEMBERED:
+        if len(self._edges) + len(self._stats["node"]) + len(self._status) > _REMEMBERED:
+            self.flush()
             self.forget()
         fold = self._fold.get(row.type)
         if fold is not None:
@@ -178,29 +228,34 @@ class Projection:
 
     def applied(self) -> Head:
         """Return the last event that the tables contain."""
-        row = self._db.one("SELECT seq, hash FROM projection WHERE stream = ?", (GRAPH_NO,))
-        assert row is not None
-        return Head(*row)
+        value = self._state("head")
+        if value is None:
+            return Head(0, GENESIS)
+        head = decode(value)
+        return Head(head["seq"], bytes.fromhex(head["hash"]))
 
     def set_applied(self, head: Head) -> None:
-        """Write down the last event that the tables contain."""
-        self._db.run("UPDATE projection SET seq = ?, hash = ? WHERE stream = ?", (*head, GRAPH_NO))
+        """Note the last event that the tables contain."""
+        self._unwritten["head"] = f'{{"hash":"{head.hash.hex()}","seq":{head.seq}}}'
 
-    def set_cut(self, cut: int, head: Head) -> None:
-        """Write into the head record that the log was cut back to ``head``."""
-        self._db.run(
-            "UPDATE projection SET cut = ?, seq = ?, hash = ?, text_seq = -1 WHERE stream = ?",
-            (cut, *head, GRAPH_NO),
-        )
+    def mark(self, key: Mark) -> int:
+        """Return a number that is kept beside the head: 0 until it is set.
 
-    def snapshot_seq(self) -> int:
-        """Return the event that the newest snapshot contains; 0 without one."""
-        row = self._db.one("SELECT snapshot_seq FROM projection WHERE stream = ?", (GRAPH_NO,))
-        return int(row[0]) if row else 0
+        ``cut`` counts rollbacks, ``snapshot`` is the event of the newest snapshot, ``text``
+        the last event in the full-text index.
+        """
+        return int(self._state(key) or 0)
 
-    def set_snapshot_seq(self, seq: int) -> None:
-        """Write down the event that the newest snapshot contains."""
-        self._db.run("UPDATE projection SET snapshot_seq = ? WHERE stream = ?", (seq, GRAPH_NO))
+    def set_mark(self, key: Mark, value: int) -> None:
+        """Set such a number."""
+        self._unwritten[key] = str(value)
+
+    def _state(self, key: str) -> str | None:
+        value = self._unwritten.get(key)
+        if value is None:
+            row = self._db.one(_STATE, (key,))
+            value = row[0] if row else None
+        return value
 
     def size(self) -> int:
         """Return an upper bound of the live rows, without counting them."""
@@ -240,6 +295,7 @@ class Projection:
             assert new is not None
             no, changed = new[0], bool(tags)
             self._out[node_id] = ()
+            self._stats["node"][node_id] = StatState(2 * no)
         else:
             no, changed = old[0], old[1] != tag_text
             self._db.run(
@@ -265,27 +321,28 @@ class Projection:
         edge_id, src, dst, kind = body["id"], body["src"], body["dst"], body["kind"]
         label, guard, enforcement, weight = body["label"], body["guard"], body["enforcement"], body["weight"]
         values = (src, dst, kind, label, guard, enforcement, float(weight))
-        old = self._db.one("SELECT src, dst FROM edge WHERE id = ?", (edge_id,))
+        old = self._db.one("SELECT src, dst, no FROM edge WHERE id = ?", (edge_id,))
         if old is not None:
             self._db.run(_EDGE_UPDATE, (*values, row.seq, edge_id))
             self._edges.pop(edge_id, None)
             self._out.pop(old[0], None)
             self._out.pop(src, None)
-            if old != (src, dst):  # what was learned belongs to the old ends
-                self._drop_stat("edge", edge_id)
+            if old[:2] != (src, dst):  # what was learned belongs to the old ends
+                self._drop_stat(edge_id, 2 * old[2] + 1)
             return
-        self._db.run(_EDGE_INSERT, (edge_id, *values, row.seq, row.seq))
+        new = self._db.one(_EDGE_INSERT, (edge_id, *values, row.seq, row.seq))
+        assert new is not None
         edge = self._edges[edge_id] = _edge((edge_id, *values, 0.0, 1, row.seq, row.seq))
-        self._stats["edge", edge_id] = None
+        self._stats["edge"][edge_id] = StatState(2 * new[0] + 1)
         if kind == "transition" and src in self._out:
             self._out[src] += (edge,)
 
     def _edge_removed(self, row: Row, body: dict[str, Json]) -> None:
-        old = self._db.one("DELETE FROM edge WHERE id = ? RETURNING src", (body["id"],))
+        old = self._db.one("DELETE FROM edge WHERE id = ? RETURNING src, no", (body["id"],))
         if old is not None:
             self._out.pop(old[0], None)
             self._edges.pop(body["id"], None)
-            self._drop_stat("edge", body["id"])
+            self._drop_stat(body["id"], 2 * old[1] + 1)
 
     def _cursor_moved(self, row: Row, body: dict[str, Json]) -> None:
         state = self.cursor(row.actor or "")
@@ -297,37 +354,33 @@ class Projection:
         nodes = tuple(node for node in state.nodes if node != origin or node == to)
         moves = state.moves + 1
         self._put_cursor(actor, nodes if to in nodes else (*nodes, to), moves)
-        self._db.run(_TRAIL_PUT, (actor, moves % TRAIL, moves, edge, origin, to))
-        touched: tuple[SqlValue, ...] = ()
+        self._unwritten[f"trail/{actor}/{moves % TRAIL}"] = f'{{"edge":"{edge}","move":{moves},"to":"{to}"}}'
         for kind, scope in (("edge", edge), ("node", to)):
             stat = self._touch(kind, scope, row.seq)
-            stat.visits += 1
-            touched += stat.values(kind, scope)
-        self._db.run(_TWO_STATS_PUT, touched)
+            if stat is not None:
+                stat.visits += 1
 
     def _blocked_attempt(self, row: Row, body: dict[str, Json]) -> None:
         stat = self._touch("edge", body["edgeId"], row.seq)
-        stat.blocks += 1
-        self._put_stat("edge", body["edgeId"], stat)
+        if stat is not None:
+            stat.blocks += 1
 
     def _soft_violation(self, row: Row, body: dict[str, Json]) -> None:
         stat = self._touch("edge", body["edgeId"], row.seq)
-        stat.softs += 1
-        self._put_stat("edge", body["edgeId"], stat)
+        if stat is not None:
+            stat.softs += 1
 
     def _reward_applied(self, row: Row, body: dict[str, Json]) -> None:
         value, alpha, actor = float(body["value"]), float(body["alpha"]), row.actor or ""
         moves = self.cursor(actor).moves
         for scope in body["scopes"]:
-            kind, scope_id = scope["kind"], scope["id"]
-            if not self._exists(kind, scope_id):
+            stat = self._touch(scope["kind"], scope["id"], row.seq)
+            if stat is None:
                 continue
-            stat = self._touch(kind, scope_id, row.seq)
             stat.ema = scoring.credit(stat.ema, value, float(scope["weight"]), alpha)
             stat.successes += value >= 0
             stat.failures += value < 0
             stat.rewarded_by, stat.rewarded_move = actor, moves
-            self._put_stat(kind, scope_id, stat)
 
     def _config_set(self, row: Row, body: dict[str, Json]) -> None:
         self._db.run(
@@ -335,27 +388,23 @@ class Projection:
         )
         self._tunables = None
 
-    def _exists(self, kind: str, id: str) -> bool:
-        return (self.edge(id) if kind == "edge" else self.status(id)) is not None
-
-    def _touch(self, kind: str, id: str, seq: int) -> StatState:
+    def _touch(self, kind: str, id: str, seq: int) -> StatState | None:
+        """Return a statistic to change; None if its node or edge is gone, which learns nothing."""
         stat = self._stat(kind, id)
-        if stat is None:
-            stat = self._stats[kind, id] = StatState()
-        stat.last_seq = seq
+        if stat is not None:
+            stat.last_seq = seq
+            self._changed[stat.no] = stat
         return stat
 
-    def _put_stat(self, kind: str, id: str, stat: StatState) -> None:
-        self._db.run(_STAT_PUT, stat.values(kind, id))
-
-    def _drop_stat(self, kind: str, id: str) -> None:
-        self._db.run("DELETE FROM stat WHERE kind = ? AND id = ?", (kind, id))
-        self._stats[kind, id] = None
+    def _drop_stat(self, edge: str, no: int) -> None:
+        self._db.run("DELETE FROM experience WHERE no = ?", (no,))
+        self._changed.pop(no, None)
+        self._stats["edge"].pop(edge, None)
 
     def _put_cursor(self, actor: str, nodes: tuple[str, ...], moves: int) -> None:
         self._cursors[actor] = CursorState(nodes, moves)
-        # Ids need no escapes.
-        self._db.run(_CURSOR_PUT, (actor, '["' + '","'.join(nodes) + '"]' if nodes else "[]", moves))
+        shown = '["' + '","'.join(nodes) + '"]' if nodes else "[]"  # ids need no escapes
+        self._unwritten[f"cursor/{actor}"] = f'{{"moves":{moves},"nodes":{shown}}}'
 
     # ------------------------------------------------------------------ what a step needs
 
@@ -363,9 +412,9 @@ class Projection:
         """Return where an actor stands."""
         state = self._cursors.get(actor)
         if state is None:
-            row = self._db.one("SELECT nodes, moves FROM cursor WHERE actor = ?", (actor,))
-            state = CursorState(tuple(decode(row[0])), row[1]) if row else CursorState()
-            self._cursors[actor] = state
+            value = self._state(f"cursor/{actor}")
+            found: Json = {"nodes": (), "moves": 0} if value is None else decode(value)
+            state = self._cursors[actor] = CursorState(tuple(found["nodes"]), found["moves"])
         return state
 
     def moves_out(self, node: str) -> tuple[Edge, ...]:
@@ -377,9 +426,19 @@ class Projection:
                 edge = self._edges[row[0]] = _edge(row)
                 found.append(edge)
                 self._status[edge.dst] = row[12]
-                self._stats["edge", edge.id] = None if row[13] is None else StatState(*row[13:])
+                if edge.id not in self._stats["edge"]:  # memory may be ahead of the table
+                    self._stats["edge"][edge.id] = _stat_state(row[13:])
             edges = self._out[node] = tuple(found)
         return edges
+
+    def moves(self, actor: str) -> list[tuple[Edge, StatState]]:
+        """Return the edges from an actor's cursor to active nodes, with their statistics."""
+        stats, statuses, found = self._stats["edge"], self._status, []
+        for node in self.cursor(actor).nodes:
+            for edge in self._out.get(node) or self.moves_out(node):
+                if (statuses.get(edge.dst) or self.status(edge.dst)) == "active":
+                    found.append((edge, stats.get(edge.id) or self.live_stat(edge.id)))
+        return found
 
     def status(self, node: str) -> str | None:
         """Return the status of a node, None if there is no such node."""
@@ -391,27 +450,28 @@ class Projection:
             return status
 
     def _stat(self, kind: str, id: str) -> StatState | None:
-        try:
-            return self._stats[kind, id]
-        except KeyError:
-            row = self._db.one(_STAT_BY_ID, (kind, id))
-            stat = self._stats[kind, id] = StatState(*row) if row else None
-            return stat
+        stat = self._stats[kind].get(id)
+        if stat is None:
+            row = self._db.one(_STAT_BY_ID[kind], (id,))
+            if row is not None:
+                stat = self._stats[kind][id] = _stat_state(row)
+        return stat
 
-    def live_stat(self, kind: str, id: str) -> StatState | None:
-        """Return a statistic for reading; it changes under the reader's hands."""
-        return self._stat(kind, id)
+    def live_stat(self, edge: str) -> StatState:
+        """Return an edge's statistic for reading; it changes under the reader's hands."""
+        stat = self._stat("edge", edge)
+        assert stat is not None
+        return stat
 
     def stat(self, kind: str, id: str) -> Stat | None:
         """Return a statistic, None if nothing ever touched it."""
         stat = self._stat(kind, id)
-        return stat.frozen() if stat else None
+        return stat.frozen() if stat and stat.last_seq else None
 
     def trail(self, actor: str, depth: int) -> list[tuple[str, str]]:
         """Return (edge, target) of an actor's last moves, newest first, at most `TRAIL`."""
-        return self._db.all(
-            "SELECT edge, dst FROM trail WHERE actor = ? ORDER BY move DESC LIMIT ?", (actor, depth)
-        )
+        self.flush()
+        return self._db.all(_TRAIL, (f"trail/{actor}/*", depth))
 
     def tunables(self) -> Mapping[str, Json]:
         """Return every tunable, stored ones over defaults."""
@@ -469,6 +529,7 @@ class Projection:
 
     def stat_summary(self) -> tuple[int, int, float, list[tuple[str, int]]]:
         """Return blocks, soft violations, mean reward and the five most visited edges."""
+        self.flush()
         row = self._db.one(
             """SELECT coalesce(sum(blocks) FILTER (WHERE kind = 'edge'), 0),
             coalesce(sum(soft_violations) FILTER (WHERE kind = 'edge'), 0),
@@ -480,11 +541,6 @@ class Projection:
         )
         return row[0], row[1], row[2], hot
 
-    def cut(self) -> int:
-        """Return the number of the last rollback, 0 if there was none."""
-        row = self._db.one("SELECT cut FROM projection WHERE stream = ?", (GRAPH_NO,))
-        return int(row[0]) if row else 0
-
     # ------------------------------------------------------------------ recall
 
     def recall(
@@ -492,19 +548,26 @@ class Projection:
         match: str | None = None, embedded: bool = False,
     ) -> Iterator[Node]:  # fmt: skip
         """Yield the nodes that meet every filter: by rank with ``match``, else by id."""
-        sql = _RECALL if match is None else _RECALL_TEXT
+        if match is not None:
+            sql = _RECALL_TEXT
+        elif id is not None:
+            sql = _RECALL_BY_ID
+        elif tag is not None:
+            sql = _RECALL_BY_TAG
+        else:
+            sql = _RECALL if kind is None else _RECALL_BY_KIND
         fifth: SqlValue = match if match is not None else (1 if embedded else None)
         return map(_node, self._db.all(sql, (id, kind, status, tag, fifth, limit)))
 
     def text_lags(self, head: int) -> bool:
         """Say whether the full-text index is behind the log."""
-        row = self._db.one("SELECT text_seq FROM projection WHERE stream = ?", (GRAPH_NO,))
-        return row is not None and row[0] != head
+        return self.mark("text") != head
 
     def refresh_text(self, head: int) -> None:
         """Bring the full-text index up to the head: about 30 us for each changed node."""
-        (seq,) = self._db.one("SELECT text_seq FROM projection WHERE stream = ?", (GRAPH_NO,)) or (-1,)
+        seq = self.mark("text")
         if seq < 0:  # after a rollback nodes may have gone: index everything again
             self._db.run("DELETE FROM node_text")
-        self._db.run(_TEXT_REFRESH, ((GRAPH_NO << 40) + max(seq, 0) + 1, (GRAPH_NO << 40) + head))
-        self._db.run("UPDATE projection SET text_seq = ? WHERE stream = ?", (head, GRAPH_NO))
+        first = (GRAPH_NO << SHIFT) + max(seq, 0) + 1
+        self._db.run(_TEXT_REFRESH, (first, (GRAPH_NO << SHIFT) + head))
+        self.set_mark("text", head)

@@ -1,8 +1,12 @@
 """The tables of a graphstate file, and the check that a file has exactly these.
 
 Truth is `event` (with the names it uses in `stream` and `term`). `node`, `node_tag`, `edge`,
-`stat`, `cursor`, `trail`, `tunable` and `projection` are folded from the stream ``graph`` and
-can be made again. `snapshot`, `checkpoint`, `first_result`, `event_abandoned`, `cut` and
+`experience`, `tunable` and `state` are folded from the stream ``graph`` and can be made again.
+`experience` holds the statistics of nodes (key 2 * node.no) and edges (2 * edge.no + 1), the view
+`stat` shows them with their ids.
+`state` holds the small things that nearly every event changes, together on one page: the last
+event folded (``head``), where each actor stands and came from (``cursor/...``, ``trail/...``).
+The view `cursor` shows the former. `snapshot`, `checkpoint`, `first_result`, `event_abandoned`, `cut` and
 `meta` stand beside them. The view `event_log` is for people: names and hex instead of numbers
 and bytes. `node_text` is the full-text index; it may lag behind and catches up from the log.
 """
@@ -13,7 +17,7 @@ from graphstate.errors import ForeignDatabase, IntegrityBroken, UnsupportedVersi
 from graphstate.events import GENESIS, GRAPH
 from graphstate.store.db import Database
 
-__all__ = ("APPLICATION_ID", "FORMAT_VERSION", "GRAPH_NO", "create", "has_full_text", "inspect")
+__all__ = ("APPLICATION_ID", "FORMAT_VERSION", "GRAPH_NO", "SHIFT", "create", "has_full_text", "inspect")
 
 #: "Gst8" in ASCII; SQLite tools and `file` show it.
 APPLICATION_ID = 0x47737438
@@ -21,6 +25,9 @@ FORMAT_VERSION = 1
 
 #: The graph's own stream always has this number.
 GRAPH_NO = 1
+
+#: A row's key is the number of its stream, shifted by this, plus its seq.
+SHIFT = 40
 
 # Streams, types, actors and trust levels repeat in every row, so rows hold their numbers: a row
 # of a run costs about 60 bytes plus its body. (stream, seq) is one number, stream * 2^40 + seq:
@@ -47,16 +54,13 @@ _TABLES = (
     """CREATE TABLE first_result (
     stream INTEGER NOT NULL, cause TEXT NOT NULL, verb TEXT NOT NULL, seq INTEGER NOT NULL,
     result TEXT NOT NULL, PRIMARY KEY (stream, cause)) STRICT, WITHOUT ROWID""",
-    """CREATE TABLE projection (
-    stream INTEGER PRIMARY KEY, seq INTEGER NOT NULL, hash BLOB NOT NULL,
-    cut INTEGER NOT NULL, snapshot_seq INTEGER NOT NULL, text_seq INTEGER NOT NULL) STRICT""",
+    "CREATE TABLE state (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
     """CREATE TABLE node (
     no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, label TEXT NOT NULL,
     payload TEXT NOT NULL, tags TEXT NOT NULL, status TEXT NOT NULL, version INTEGER NOT NULL,
     created_seq INTEGER NOT NULL, updated_seq INTEGER NOT NULL, created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL, embedding TEXT) STRICT""",
-    "CREATE INDEX node_kind ON node (kind, status)",
-    "CREATE INDEX node_status ON node (status)",
+    "CREATE INDEX node_kind ON node (kind, id)",
     "CREATE TABLE node_tag (tag TEXT NOT NULL, node INTEGER NOT NULL, PRIMARY KEY (tag, node)) STRICT, WITHOUT ROWID",
     """CREATE TABLE edge (
     no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, src TEXT NOT NULL, dst TEXT NOT NULL,
@@ -65,16 +69,13 @@ _TABLES = (
     updated_seq INTEGER NOT NULL) STRICT""",
     "CREATE INDEX edge_out ON edge (src, kind)",
     "CREATE INDEX edge_in ON edge (dst, kind)",
-    """CREATE TABLE stat (
-    kind TEXT NOT NULL, id TEXT NOT NULL, visits INTEGER NOT NULL, successes INTEGER NOT NULL,
+    """CREATE TABLE experience (
+    no INTEGER PRIMARY KEY, visits INTEGER NOT NULL, successes INTEGER NOT NULL,
     failures INTEGER NOT NULL, soft_violations INTEGER NOT NULL, blocks INTEGER NOT NULL,
     ema_reward REAL NOT NULL, last_seq INTEGER NOT NULL, rewarded_by TEXT,
-    rewarded_move INTEGER NOT NULL, PRIMARY KEY (kind, id)) STRICT, WITHOUT ROWID""",
-    """CREATE TABLE cursor (
-    actor TEXT PRIMARY KEY, nodes TEXT NOT NULL, moves INTEGER NOT NULL) STRICT, WITHOUT ROWID""",
-    """CREATE TABLE trail (
-    actor TEXT NOT NULL, slot INTEGER NOT NULL, move INTEGER NOT NULL, edge TEXT NOT NULL,
-    src TEXT, dst TEXT NOT NULL, PRIMARY KEY (actor, slot)) STRICT, WITHOUT ROWID""",
+    rewarded_move INTEGER NOT NULL) STRICT""",
+    """CREATE VIEW stat AS SELECT 'node' AS kind, n.id, x.* FROM experience x JOIN node n ON x.no = 2 * n.no
+    UNION ALL SELECT 'edge', e.id, x.* FROM experience x JOIN edge e ON x.no = 2 * e.no + 1""",
     "CREATE TABLE tunable (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
     """CREATE TABLE snapshot (
     id TEXT PRIMARY KEY, seq INTEGER NOT NULL, hash BLOB NOT NULL, at INTEGER NOT NULL,
@@ -82,6 +83,8 @@ _TABLES = (
     """CREATE TABLE checkpoint (
     name TEXT PRIMARY KEY, seq INTEGER NOT NULL, hash BLOB NOT NULL,
     snapshot TEXT NOT NULL, at INTEGER NOT NULL) STRICT, WITHOUT ROWID""",
+    """CREATE VIEW cursor AS SELECT substr(key, 8) AS actor, value ->> '$.nodes' AS nodes,
+    value ->> '$.moves' AS moves FROM state WHERE key GLOB 'cursor/*'""",
     """CREATE VIEW event_log AS SELECT
     s.name AS stream, e.no & 0xFFFFFFFFFF AS seq, e.at, e.id, t.text AS type, a.text AS actor, r.text AS trust,
     e.cause, e.body, lower(hex(e.hash)) AS hash
@@ -109,7 +112,6 @@ def create(db: Database, *, full_text: bool) -> None:
         "INSERT INTO stream (no, name, verified_seq, verified_hash) VALUES (?, ?, 0, ?)",
         (GRAPH_NO, GRAPH, GENESIS),
     )
-    db.run("INSERT INTO projection VALUES (?, 0, ?, 0, 0, 0)", (GRAPH_NO, GENESIS))
     db.run(_MARK_APPLICATION)
     db.run(_MARK_VERSION)
 

@@ -23,11 +23,10 @@ _DUMP = """SELECT '{"node":' || (SELECT json_group_array(json_array(no, id, kind
     created_seq, updated_seq, created_at, updated_at, embedding)) FROM (SELECT * FROM node ORDER BY no))
 || ',"edge":' || (SELECT json_group_array(json_array(no, id, src, dst, kind, label, guard, enforcement, weight,
     learned_weight, version, created_seq, updated_seq)) FROM (SELECT * FROM edge ORDER BY no))
-|| ',"stat":' || (SELECT json_group_array(json_array(kind, id, visits, successes, failures, soft_violations,
-    blocks, ema_reward, last_seq, rewarded_by, rewarded_move)) FROM (SELECT * FROM stat ORDER BY kind, id))
-|| ',"cursor":' || (SELECT json_group_array(json_array(actor, nodes, moves)) FROM (SELECT * FROM cursor ORDER BY actor))
-|| ',"trail":' || (SELECT json_group_array(json_array(actor, slot, move, edge, src, dst))
-    FROM (SELECT * FROM trail ORDER BY actor, slot))
+|| ',"experience":' || (SELECT json_group_array(json_array(no, visits, successes, failures, soft_violations,
+    blocks, ema_reward, last_seq, rewarded_by, rewarded_move)) FROM (SELECT * FROM experience ORDER BY no))
+|| ',"state":' || (SELECT json_group_array(json_array(key, value)) FROM (SELECT * FROM state
+    WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*' ORDER BY key))
 || ',"tunable":' || (SELECT json_group_array(json_array(key, value)) FROM (SELECT * FROM tunable ORDER BY key)) || '}'"""
 
 _LOAD = (
@@ -38,11 +37,9 @@ _LOAD = (
     """INSERT INTO edge SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
     value ->> 6, value ->> 7, value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12
     FROM json_each(?, '$.edge')""",
-    """INSERT INTO stat SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
-    value ->> 6, value ->> 7, value ->> 8, value ->> 9, value ->> 10 FROM json_each(?, '$.stat')""",
-    "INSERT INTO cursor SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?, '$.cursor')",
-    """INSERT INTO trail SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5
-    FROM json_each(?, '$.trail')""",
+    """INSERT INTO experience SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4,
+    value ->> 5, value ->> 6, value ->> 7, value ->> 8, value ->> 9 FROM json_each(?, '$.experience')""",
+    "INSERT INTO state SELECT value ->> 0, value ->> 1 FROM json_each(?, '$.state')",
     "INSERT INTO tunable SELECT value ->> 0, value ->> 1 FROM json_each(?, '$.tunable')",
 )
 

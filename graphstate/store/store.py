@@ -163,6 +163,7 @@ class Store:
             self._db.begin(sync=True)
             try:
                 self._repair(broken is not None)
+                self.projection.flush()
                 self._db.commit()
             except BaseException:
                 self._db.rollback()
@@ -251,6 +252,7 @@ class Store:
         """Leave the transaction; the outermost one commits."""
         try:
             if self._depth == 1:
+                self.projection.flush()
                 self._db.commit()
         except BaseException as error:
             if isinstance(error, StorageIo):
@@ -263,7 +265,7 @@ class Store:
                 self._harden = False
                 # A synced commit flushes the whole log before it, so an empty change is enough.
                 self._db.begin(sync=True)
-                self._db.run("UPDATE projection SET cut = cut")
+                self._db.run("UPDATE state SET value = value WHERE key = 'head'")
                 self._db.commit()
         finally:
             self._guard.release()
@@ -425,7 +427,7 @@ class Store:
         if head < self._snapshot_due:
             return
         interval = self.projection.tunables()["snapshotInterval"]
-        last = self.projection.snapshot_seq()
+        last = self.projection.mark("snapshot")
         self._snapshot_due = last + interval
         if not interval or head < self._snapshot_due:
             self._snapshot_due = self._snapshot_due if interval else head + 1_000
@@ -437,10 +439,11 @@ class Store:
     def snapshot(self, *, actor: str | None, trust: str | None, cause: str | None = None) -> Taken:
         """Keep the state of the head, and record that with its digest."""
         head, name = self.log.head(GRAPH), self.ids.next("S")
+        self.projection.flush()
         digest = self.snapshots.take(name, head, self.now())
         body = {"snapshotId": name, "seq": head.seq, "digest": digest.hex()}
         self.record([Draft("SnapshotTaken", body)], actor=actor, trust=trust, cause=cause)
-        self.projection.set_snapshot_seq(head.seq)
+        self.projection.set_mark("snapshot", head.seq)
         self._snapshot_due = 0
         return Taken(name, head)
 
@@ -469,9 +472,10 @@ class Store:
         no = self.log.abandon(GRAPH, to, at=self.now(), actor=actor, trust=trust, reason=reason)
         self.snapshots.drop_after(to.seq)
         self.rebuild(to)
-        self.projection.set_cut(no, to)
+        self.projection.set_mark("cut", no)
+        self.projection.set_mark("text", -1)
         newest = self.snapshots.before(to.seq)
-        self.projection.set_snapshot_seq(newest[0].head.seq if newest else 0)
+        self.projection.set_mark("snapshot", newest[0].head.seq if newest else 0)
         self._snapshot_due = 0
         return count
 
@@ -533,6 +537,7 @@ class Store:
                 fresh = Projection(again)
                 for row in self.log.read(GRAPH):
                     fresh.apply(row, decode(row.body))
+                fresh.flush()
                 if state_bytes(again) != state_bytes(self._db):
                     problem = "the projection differs from a replay of the log"
             finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from graphstate import policy
@@ -115,16 +115,14 @@ def _require_active(graph: Verbs, node: str) -> None:
         refuse(f"{node!r} is {status}, only an active node can be entered", ErrorCode.ILLEGAL_TRANSITION)
 
 
-def candidates(graph: Verbs, actor: str) -> Iterator[tuple[Edge, StatState | None, Trace]]:
-    """Yield the edges that may be taken, with statistic and decision. Reads memory only."""
-    projection = graph.store.projection
-    for head in projection.cursor(actor).nodes:
-        for edge in projection.moves_out(head):
-            if projection.status(edge.dst) == "active":
-                stat = projection.live_stat("edge", edge.id)
-                trace = policy.decide(edge, soft_violations=stat.softs if stat else 0)
-                if trace.decision != "deny":
-                    yield edge, stat, trace
+def candidates(graph: Verbs, actor: str) -> list[tuple[Edge, StatState, Trace]]:
+    """Return the edges that may be taken, with statistic and decision. Reads memory only."""
+    found: list[tuple[Edge, StatState, Trace]] = []
+    for edge, stat in graph.store.projection.moves(actor):
+        trace = policy.decide(edge, stat.softs)
+        if trace.decision != "deny":
+            found.append((edge, stat, trace))
+    return found
 
 
 def chosen(graph: Verbs, to: str | None, edge_id: str | None, actor: str) -> tuple[Edge, Trace]:
@@ -144,8 +142,7 @@ def chosen(graph: Verbs, to: str | None, edge_id: str | None, actor: str) -> tup
     for head in projection.cursor(actor).nodes:
         for edge in projection.moves_out(head):
             if edge.dst == to and (edge_id is None or edge.id == edge_id):
-                stat = projection.live_stat("edge", edge.id)
-                found.append((edge, policy.decide(edge, soft_violations=stat.softs if stat else 0)))
+                found.append((edge, policy.decide(edge, projection.live_stat(edge.id).softs)))
     if not found:
         heads = ", ".join(projection.cursor(actor).nodes) or "nowhere"
         via = f" by edge {edge_id!r}" if edge_id is not None else ""

@@ -9,7 +9,7 @@ from graphstate import scoring
 from graphstate._canonical import Json
 from graphstate.errors import ErrorCode
 from graphstate.events import Draft
-from graphstate.model import Breakdown, Rewarded, Stat, Step, Suggestion
+from graphstate.model import Rewarded, Stat, Step, Suggestion
 from graphstate.results import Ok, Result
 from graphstate.store.projection import TRAIL
 from graphstate.verbs import arguments
@@ -78,7 +78,7 @@ class Intuition(Verbs):
         rewarded = None
         if outcome.applied and value is not None:
             rewarded = _credit(self, [(edge.id, edge.dst)], value, 1.0, actor=actor, cause=None)
-        done = next(candidates(self, actor), None) is None
+        done = not candidates(self, actor)
         return Ok(
             Step(to=edge.dst, suggestion=suggestion, applied=outcome.applied, denied=not outcome.applied,
                  soft_warned=outcome.soft_warned, outcome=outcome, reward=rewarded, done=done)
@@ -150,36 +150,10 @@ def _credit(
 
 
 def _ranked(graph: Verbs, actor: str) -> tuple[list[Suggestion], list[float]]:
-    """Return the suggestions and the random numbers that were drawn for them."""
     projection = graph.store.projection
-    tunables = projection.tunables()
-    half_life, strategy = float(tunables["decayHalfLife"]), tunables["explore"]
-    moves = list(candidates(graph, actor))
-    total = sum(stat.visits for _, stat, _ in moves if stat)
-    draws: list[float] = []
-    ranked: list[Suggestion] = []
-    for edge, stat, trace in moves:
-        visits, ema, reward = 0, 0.0, 0.0
-        if stat is not None:
-            visits, ema = stat.visits, stat.ema
-            if ema and stat.rewarded_by is not None:
-                # Only moves of the cursor that earned it make a reward older.
-                age = projection.cursor(stat.rewarded_by).moves - stat.rewarded_move
-                reward = scoring.faded(ema, age, half_life)
-        weight = scoring.weight_term(edge.weight + edge.learned_weight)
-        explore = 0.0
-        if strategy == "ucb":
-            explore = scoring.explore_ucb(tunables["ucbC"], visits, total)
-        elif strategy == "epsilon":
-            draws.append(graph.store.rand())
-            if draws[-1] < tunables["epsilon"]:
-                explore = graph.store.rand()
-                draws.append(explore)
-        ranked.append(
-            Suggestion(
-                edge.id, edge.src, edge.dst, reward + weight + explore, scoring.confidence(visits),
-                trace.effective_enforcement, visits, ema, Breakdown(reward, weight, explore),
-            )
-        )  # fmt: skip
-    ranked.sort(key=lambda s: (-s.score, s.edge_id))
-    return ranked, draws
+    return scoring.rank(
+        candidates(graph, actor),
+        tunables=projection.tunables(),
+        moves_of=lambda other: projection.cursor(other).moves,
+        rand=graph.store.rand,
+    )

@@ -77,10 +77,10 @@ class Observation(Verbs):
             blocks=blocks,
             soft_violations=softs,
             mean_reward=mean,
-            estimated_replay_cost=head.seq - projection.snapshot_seq(),
+            estimated_replay_cost=head.seq - projection.mark("snapshot"),
             fts_enabled=self.store.full_text,
             durability=self.store.durability,
-            cuts=projection.cut(),
+            cuts=projection.mark("cut"),
         )
 
     @query
