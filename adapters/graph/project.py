@@ -27,7 +27,7 @@ class GraphProject:
         if node is not None:
             declare_nodes(self.graph, task, [{"id": node}])
             begin_task(self.graph, task)
-        return GraphBridge(self.graph, task=task)
+        return GraphBridge(self.graph, task=task, node_id=node)
 
     def order(self, *, task: str, nodes: Sequence[Mapping[str, Any]], by: str) -> GraphNodes | ListedNodes:
         """Lay the nodes into the graph and return their order, ``listed`` or ``graph``."""
