@@ -16,7 +16,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from agentloop import AgentLoop, Frame, MemoryLedgerStore, create_agent_loop, create_default_evaluator_parser
-from agentloop.streams import turn_duplex
+from agentloop.streams import BufferDuplex, duplex_pair
 
 VERDICT = '{"status": "RUNNING", "evidence": "not there yet", "symbolicUpdates": []}'
 DONE = Frame("DONE", {})
@@ -78,33 +78,33 @@ def in_line(cycles: int, **options: Any) -> Callable[[], Any]:
     return work
 
 
+async def _duplex_adapter(duplex: BufferDuplex, frames: Callable[[], list[Frame]]) -> None:
+    async for _ in duplex.source:
+        for frame in frames():
+            await duplex.sink.write(frame)
+
+
 def with_tasks(cycles: int, **options: Any) -> Callable[[], Any]:
     """Adapters that are real duplexes, each with a task of its own."""
 
     async def work() -> None:
         ledger = options.get("ledger") or MemoryLedgerStore()
-        async with turn_duplex(agent_turn) as agent, turn_duplex(evaluator_turn) as evaluator:
-            await _run_read(make_loop(_Plain(agent), _Plain(evaluator), cycles, **{**options, "ledger": ledger}))
+        (agent, agent_side), (judge, judge_side) = duplex_pair(), duplex_pair()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_duplex_adapter, agent_side, agent_frames)
+            tasks.start_soon(_duplex_adapter, judge_side, evaluator_frames)
+            await _run_read(make_loop(agent, judge, cycles, **{**options, "ledger": ledger}))
+            tasks.cancel_scope.cancel()
+        for duplex in (agent, agent_side, judge, judge_side):
+            await duplex.aclose()
 
     return work
 
 
-class _Plain:
-    """A duplex without the short cut of being called in line."""
-
-    def __init__(self, duplex: Any) -> None:
-        self._duplex = duplex
-        self.source, self.sink, self.abort, self.aclose = duplex.source, duplex.sink, duplex.abort, duplex.aclose
-
-    async def __aenter__(self) -> Any:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        return None
-
-
 async def _serve(
-    prompts: MemoryObjectReceiveStream[Frame], out: MemoryObjectSendStream[Frame], frames: Callable[[], list[Frame]]
+    prompts: MemoryObjectReceiveStream[Frame],
+    out: MemoryObjectSendStream[Frame],
+    frames: Callable[[], list[Frame]],
 ) -> None:
     async for _ in prompts:
         for frame in frames():
@@ -124,7 +124,9 @@ class HandLedger:
         self.rows.append((body, self._head))
 
 
-def naive(cycles: int, ledger: HandLedger | None = None, commit: Callable[[HandLedger], None] | None = None) -> Any:
+def naive(
+    cycles: int, ledger: HandLedger | None = None, commit: Callable[[HandLedger], None] | None = None
+) -> Any:
     """The floor: the same duplex on anyio memory streams, one send and one receive a frame.
 
     Two adapter tasks, a driver, a reader of the output; three hashed events a cycle.
@@ -138,7 +140,9 @@ def naive(cycles: int, ledger: HandLedger | None = None, commit: Callable[[HandL
         book = ledger or HandLedger()
         history: list[dict[str, Any]] = []
         ends = [anyio.create_memory_object_stream[Frame](64) for _ in range(5)]
-        (to_agent, agent_in), (agent_out, from_agent), (to_judge, judge_in), (judge_out, from_judge), out = ends
+        (to_agent, agent_in), (agent_out, from_agent), (to_judge, judge_in), (judge_out, from_judge), out = (
+            ends
+        )
 
         async def ask(send: Any, receive: Any, text: str) -> str:
             await send.send(Frame("TEXT", {"text": text}))
@@ -165,7 +169,9 @@ def naive(cycles: int, ledger: HandLedger | None = None, commit: Callable[[HandL
                     commit(book)
                 if verdict["status"] == "SUCCESS":
                     break
-                await out[0].send(Frame("agent_loop:node_retry", {"evidence": evidence, "retry_count": cycle}))
+                await out[0].send(
+                    Frame("agent_loop:node_retry", {"evidence": evidence, "retry_count": cycle})
+                )
             tasks.cancel_scope.cancel()
         for send, receive in ends:
             send.close()

@@ -7,10 +7,9 @@ No rule about what follows what stands here; those are in `cycle`.
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, cast
 
 import anyio
@@ -37,6 +36,7 @@ from agentloop.frames import (
     Role,
 )
 from agentloop.ledger import Recorder
+from agentloop.loop.answers import must_wait
 from agentloop.loop.calls import TurnCalls
 from agentloop.loop.context import LoopContext, read_context, state_for
 from agentloop.loop.cycle import (
@@ -124,6 +124,12 @@ class AgentLoop(OneRun):
             tools=self._tools.specs,
             run_id=self.run_id,
         )
+        self._builders: dict[Role, Callable[..., Any]] = {
+            "agent": _given(options.build_agent_prompt),
+            "evaluator": _given(options.build_evaluator_prompt),
+        }
+        self._parse = _given(options.parse_evaluator_output)
+        self._check_names = options.checks_list or ()
         self._checks = _checks(options, self.symbolics)
         self._config = CycleConfig(
             max_iterations=options.max_iterations,
@@ -273,10 +279,10 @@ class AgentLoop(OneRun):
         self._state = after
         order: Order | None = None
         for effect in effects:
-            if type(effect) is Emit:
+            if isinstance(effect, Emit):
                 self._output.stage(effect.type, effect.content)
             else:
-                order = cast(Order, effect)
+                order = effect
         if after.phase in (Phase.DONE, Phase.FAILED):
             self._record.closed(self._make_result())
         return order
@@ -325,7 +331,7 @@ class AgentLoop(OneRun):
 
     async def _agent_turn(self) -> Event:
         self._refresh_context()
-        fold, entries = await self._turn("agent", self._options.build_agent_prompt, self.context)
+        fold, entries = await self._turn("agent", self.context)
         for entry in entries:
             self._trace.append(entry)
         calls = [
@@ -359,10 +365,10 @@ class AgentLoop(OneRun):
     async def _evaluator_turn(self) -> Event:
         ctx = self.context
         ctx.parse_error, ctx.last_evidence = self._state.parse_error, self._state.last_evidence
-        fold, _ = await self._turn("evaluator", self._options.build_evaluator_prompt, ctx, ctx.history)
+        fold, _ = await self._turn("evaluator", ctx, ctx.history)
         try:
-            answer = cast(Any, self._options.parse_evaluator_output)(fold.frames)
-            if inspect.isawaitable(answer):
+            answer = self._parse(fold.frames)
+            if must_wait(answer):
                 answer = await answer
             verdict = as_evaluator_result(answer)
         except Exception as error:
@@ -382,15 +388,13 @@ class AgentLoop(OneRun):
             except (SymbolicRefused, ValueError, TypeError) as error:
                 self._complain("symbolic_updates", error, once_per=update.name)
 
-    async def _turn(
-        self, role: Role, build: Callable[..., Any] | None, *arguments: Any
-    ) -> tuple[TurnFold, list[dict[str, Any]]]:
+    async def _turn(self, role: Role, *arguments: Any) -> tuple[TurnFold, list[dict[str, Any]]]:
         """Ask an adapter for a turn and read it to its end; return its fold and tool results."""
-        prompt = await self._build_prompt(f"build_{role}_prompt", cast(Any, build), *arguments)
+        prompt = await self._build_prompt(role, *arguments)
         self._turn_number += 1
         whole = self._options.record_prompts == "parts"
         self._record.turn_begun(self._turn_number, role, prompt, whole=whole)
-        work = _TurnWork(TurnFold(role), self._turn_calls(role))
+        work = _TurnWork(TurnFold(role), self._turn_calls)
         try:
             self._open_turn = (role, None)
             self._watch.allow(self._options.turn_timeout_ms)
@@ -413,7 +417,7 @@ class AgentLoop(OneRun):
         for name, count in fold.usage.items():
             self._usage[name] = self._usage.get(name, 0) + count
         self._retrievals += fold.retrieval_ids
-        return fold, [work.calls.entries[number] for number in sorted(work.calls.entries)]
+        return fold, work.entries()
 
     def _turn_calls(self, role: Role) -> TurnCalls:
         return TurnCalls(
@@ -433,17 +437,17 @@ class AgentLoop(OneRun):
         inner = unwrap(error)
         return inner if isinstance(inner, (Stopped, Failed)) else Failed(role, inner)
 
-    async def _build_prompt(self, phase: str, build: Callable[..., Any], *arguments: Any) -> Prompt:
+    async def _build_prompt(self, role: Role, *arguments: Any) -> Prompt:
         try:
-            value = build(*arguments)
-            if inspect.isawaitable(value):
+            value = self._builders[role](*arguments)
+            if must_wait(value):
                 value = await value
             frames = value if isinstance(value, (list, tuple)) else [value]
             if value is None or not frames:
                 raise TypeError(f"the prompt builder returned {value!r}: a frame, a str, a mapping or a list")
             prompt = Prompt(Frame.of(frame) for frame in frames)
         except Exception as error:
-            raise Failed(phase, error) from error
+            raise Failed(f"build_{role}_prompt", error) from error
         if self._abort_reason is not None:
             raise Stopped
         return prompt
@@ -452,10 +456,10 @@ class AgentLoop(OneRun):
         ingress = self._ingress
         ingress.begin()
         while (got := await turn.next()) is not None:
-            if type(got) is list:
+            if isinstance(got, list):
                 await self._answer_calls(turn, got, work)
             else:
-                for frame in ingress.take(cast(Frame, got)):
+                for frame in ingress.take(got):
                     if await self._take_frame(frame, turn, work):
                         return
             if self._changes:
@@ -531,7 +535,8 @@ class AgentLoop(OneRun):
     # ----------------------------------------------------------------------- checks, outcome
 
     async def _run_checks(self) -> Event:
-        checks, names = cast(Any, self._checks), [*cast(Sequence[str], self._options.checks_list)]
+        checks, names = self._checks, [*self._check_names]
+        assert checks is not None
         view = self._trace.view(self._state.iteration)
         blocking = getattr(checks, "blocking", None)
         try:
@@ -539,7 +544,7 @@ class AgentLoop(OneRun):
                 answer = await anyio.to_thread.run_sync(checks, names, view)
             else:
                 answer = checks(names, view)
-                if inspect.isawaitable(answer):
+                if must_wait(answer):
                     answer = await answer
             report = as_check_report(answer)
         except Exception as error:
@@ -756,17 +761,35 @@ class AgentLoop(OneRun):
 class _TurnWork:
     """What one turn gathers: its frames' sum, its calls, and where calls may overlap their tasks."""
 
-    __slots__ = ("calls", "fold", "tasks")
+    __slots__ = ("_calls", "_make_calls", "fold", "tasks")
 
-    def __init__(self, fold: TurnFold, calls: TurnCalls) -> None:
-        self.fold, self.calls = fold, calls
+    def __init__(self, fold: TurnFold, make_calls: Callable[[Role], TurnCalls]) -> None:
+        self.fold, self._make_calls = fold, make_calls
+        self._calls: TurnCalls | None = None
         self.tasks: TaskGroup | None = None
+
+    @property
+    def calls(self) -> TurnCalls:
+        """The calls of this turn; most turns have none."""
+        if self._calls is None:
+            self._calls = self._make_calls(self.fold.role)
+        return self._calls
+
+    def entries(self) -> list[dict[str, Any]]:
+        """The tool results in the order of their calls."""
+        found = {} if self._calls is None else self._calls.entries
+        return [found[number] for number in sorted(found)]
 
 
 def _new_run_id(options: LoopOptions) -> str:
     if options.ledger is None and options.graph is None:
         return "run"
     return RunIds(options.clock)()
+
+
+def _given(option: Callable[..., Any] | None) -> Callable[..., Any]:
+    assert option is not None, "LoopOptions has checked that it is there"
+    return option
 
 
 def _checks(options: LoopOptions, symbolics: SymbolicState) -> Callable[..., Any] | None:

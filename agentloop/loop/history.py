@@ -51,11 +51,16 @@ class History(FrozenList):
         )
 
 
+_CONTAINERS = frozenset({dict, list, tuple})
+
+
 def freeze(value: Any) -> Any:
     """Return the value with every dict and list in it refusing changes."""
     kind = type(value)
     if kind is dict:
-        return FrozenDict({key: freeze(item) for key, item in value.items()})
+        return FrozenDict(
+            {key: freeze(item) if type(item) in _CONTAINERS else item for key, item in value.items()}
+        )
     if kind is list or kind is tuple:
-        return FrozenList([freeze(item) for item in value])
+        return FrozenList([freeze(item) if type(item) in _CONTAINERS else item for item in value])
     return value

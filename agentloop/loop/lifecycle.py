@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import anyio
 import anyio.from_thread
 from anyio.abc import TaskGroup
 
-from agentloop.frames import ABORT, CANCEL, INPUT, TICK, Frame, FrameLike
+from agentloop.frames import ABORT, CANCEL, INPUT, TICK, Frame, FrameLike, clean
 from agentloop.messages import LoopResult
 from agentloop.ports import Sink, Source
 from agentloop.streams.buffer import FrameBuffer
@@ -65,6 +65,10 @@ class OneRun:
     async def _prepare(self) -> None:
         """Enter what the run owns, on the task that enters the run."""
 
+    def _entering(self, text: str) -> str:
+        """Return a text from outside as the run may keep and show it."""
+        return cast(str, clean(text))
+
     # ------------------------------------------------------------------------------ outside
 
     def abort(self, reason: str | None = "aborted") -> bool:
@@ -75,7 +79,7 @@ class OneRun:
         """
         first = self._abort_reason is None and not self._decided()
         if first:
-            self._abort_reason = reason or "aborted"
+            self._abort_reason = self._entering(str(reason or "aborted"))
         if self.result is None:
             if self._woken is not None:
                 self._woken.set()
@@ -122,7 +126,11 @@ class OneRun:
         self._woken, self._over = anyio.Event(), anyio.Event()
         if self._ticked or self._abort_reason is not None:
             self._woken.set()
-        await self._prepare()
+        try:
+            await self._prepare()
+        except BaseException:
+            await self._stack.aclose()
+            raise
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         self._buffer.source.start_pumps(self._tasks)
@@ -191,7 +199,7 @@ class OneRun:
     def _stop_after_cycle(self, reason: str) -> bool:
         if self._stop_reason is not None or self._abort_reason is not None or self._decided():
             return False
-        self._stop_reason = reason
+        self._stop_reason = self._entering(reason)
         return True
 
     def _finish(self, result: LoopResult) -> None:

@@ -5,7 +5,6 @@ What follows what is decided in `rounds`; here it is done, recorded and passed o
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -21,6 +20,7 @@ from agentloop.determinism import Clock, RunIds, SystemClock
 from agentloop.errors import StreamAborted
 from agentloop.frames import PROGRESS_TYPES, TICK, Frame
 from agentloop.ledger import LEDGER_VERSION, Recorder
+from agentloop.loop.answers import must_wait
 from agentloop.loop.context import read_context, state_for
 from agentloop.loop.cycle import Emit, Faulted
 from agentloop.loop.failures import Failed, Stopped, message_of
@@ -207,7 +207,7 @@ class LoopingAgentLoop(OneRun):
         stopped = self._stop_reason is not None
         try:
             answer = False if ask is None or stopped else ask(self.results[-1], index)
-            again = bool(await answer if inspect.isawaitable(answer) else answer)
+            again = bool(await answer if must_wait(answer) else answer)
         except Exception as error:
             raise Failed("should_continue", error) from error
         self._record("fact.again", {"index": index, "again": again})
@@ -307,7 +307,7 @@ class LoopingAgentLoop(OneRun):
             return
         try:
             answer = progress(effect.type, dict(effect.content))
-            if inspect.isawaitable(answer):
+            if must_wait(answer):
                 await answer
         except Exception as error:
             _log.warning("on_progress: %s (run %s)", message_of(error), self.run_id, exc_info=error)
@@ -399,7 +399,7 @@ class _Nodes:
     async def at(self, index: int) -> Any:
         if self._iterator is None:
             node = self._provider(index)
-            return await node if inspect.isawaitable(node) else node
+            return await node if must_wait(node) else node
         try:
             if hasattr(self._iterator, "__anext__"):
                 return await anext(self._iterator)

@@ -6,21 +6,37 @@ the taps and the memory, then into the lossy buffer, then to ``on_progress``.
 
 from __future__ import annotations
 
-import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import anyio
 
-from agentloop.errors import StreamAborted
-from agentloop.frames import PROGRESS_TYPES, SYMBOLIC_ASSERTED, TERMINAL_TYPES, Frame
+from agentloop.errors import StreamAborted, StreamEnded
+from agentloop.frames import ABORT, ERROR, PROGRESS_TYPES, SYMBOLIC_ASSERTED, TERMINAL_TYPES, Frame
+from agentloop.loop.answers import must_wait
 from agentloop.loop.record import RunRecord
 from agentloop.ports import Tap
 from agentloop.streams.buffer import FrameBuffer
 
-__all__ = ("Complaint", "Output")
+__all__ = ("Complaint", "Output", "deliver_now")
+
+#: How a run ends. A full ``block`` buffer has a reserve for these, and for nothing else.
+_LAST: Final = TERMINAL_TYPES | {ABORT, ERROR}
+
+
+def deliver_now(buffer: FrameBuffer, frame: Frame) -> bool:
+    """Put a frame into the buffer without waiting; False if it found no room and is lost."""
+    try:
+        if frame.type in _LAST:
+            buffer.put_final(frame)
+        else:
+            buffer.put_nowait(frame)
+    except anyio.WouldBlock:
+        return False
+    except (StreamAborted, StreamEnded):
+        """Nobody reads any more: what is not wanted is no loss."""
+    return True
 
 
 class Complaint(Protocol):
@@ -38,12 +54,16 @@ class Output:
         "_buffer",
         "_complain",
         "_fact",
+        "_free",
+        "_hurried",
         "_progress",
+        "_publishing",
         "_record",
         "_staged",
         "_tapped",
         "_taps",
         "ended",
+        "lost",
     )
 
     def __init__(
@@ -60,6 +80,12 @@ class Output:
         self._fact, self._progress, self._complain = fact, on_progress, complain
         self._staged: deque[Frame] = deque()
         self._tapped = 0
+        #: Somebody is in the middle of a frame; who else comes waits for ``_free``.
+        self._publishing = False
+        self._free: anyio.Event | None = None
+        self._hurried = False
+        #: Frames that no reader made room for before the run was cut.
+        self.lost = 0
         #: A terminal frame has been staged: no further ERROR may follow.
         self.ended = False
 
@@ -87,18 +113,37 @@ class Output:
         frame again, nobody else does.
         """
         while self._staged:
-            frame = self._staged[0]
-            if self._taps:
-                await self._tap(frame)
-            if self._fact is not None and frame.type == SYMBOLIC_ASSERTED:
-                await self._fact(frame)
-            await self._deliver(frame)
-            self._staged.popleft()
-            self._tapped = 0
-            if self._progress is not None and frame.type in PROGRESS_TYPES:
-                await self._tell(frame)
+            if self._publishing:  # calls that overlap: one frame after the other, whoever staged it
+                self._free = self._free or anyio.Event()
+                await self._free.wait()
+                continue
+            self._publishing = True
+            try:
+                await self._publish_first()
+            finally:
+                self._publishing = False
+                if self._free is not None:
+                    self._free.set()
+                    self._free = None
+
+    async def _publish_first(self) -> None:
+        frame = self._staged[0]
+        if self._taps:
+            await self._tap(frame)
+        if self._fact is not None and frame.type == SYMBOLIC_ASSERTED:
+            await self._fact(frame)
+        if not self._staged or self._staged[0] is not frame:
+            return  # `publish_now` did not wait for a tap
+        await self._deliver(frame)
+        self._staged.popleft()
+        self._tapped = 0
+        if self._progress is not None and frame.type in PROGRESS_TYPES:
+            await self._tell(frame)
 
     async def _deliver(self, frame: Frame) -> None:
+        if self._hurried:
+            self.lost += not deliver_now(self._buffer, frame)
+            return
         try:
             await self._buffer.put(frame)
         except StreamAborted:
@@ -121,7 +166,7 @@ class Output:
         assert self._progress is not None
         try:
             answer = self._progress(frame.type, dict(frame.content))
-            if inspect.isawaitable(answer):
+            if must_wait(answer):
                 await answer
         except Exception as error:
             self._complain("on_progress", error, once_per=frame.type)
@@ -137,14 +182,11 @@ class Output:
         """Write no more facts: the memory has failed."""
         self._fact = None
 
-    def drop_unfinished(self) -> None:
-        """Give up frames that no reader made room for, so that the last ones find theirs."""
-        while self._staged and self._buffer.paused and self._staged[0].type not in TERMINAL_TYPES:
-            self._staged.popleft()
-            self._tapped = 0
+    def hurry(self) -> None:
+        """Wait for no reader any more: the run winds down."""
+        self._hurried = True
 
     def publish_now(self) -> None:
         """Put what is left into the buffer without waiting for anybody."""
         while self._staged:
-            with suppress(StreamAborted, anyio.WouldBlock):
-                self._buffer.put_final(self._staged.popleft())
+            self.lost += not deliver_now(self._buffer, self._staged.popleft())

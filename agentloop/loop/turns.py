@@ -7,7 +7,6 @@ read from. `TurnFold` is the pure half: what a turn's frames add up to, live or 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
@@ -16,6 +15,7 @@ import anyio.to_thread
 
 from agentloop.errors import AdapterEnded, StreamAborted, StreamEnded, StreamFailed, TurnError
 from agentloop.frames import DONE, REASONING, TEXT, TOOL_CALL, USAGE, Frame, FrameLike, Role
+from agentloop.loop.answers import must_wait
 from agentloop.ports import FrameDuplex
 from agentloop.tools import is_async
 
@@ -115,7 +115,7 @@ class _TurnAdapter:
             value = await anyio.to_thread.run_sync(self._function, prompt, ctx, abandon_on_cancel=True)
         else:
             value = self._function(prompt, ctx)
-        if inspect.isawaitable(value):
+        if must_wait(value):
             value = await value
         if hasattr(value, "asend"):
             return _GeneratorTurn(cast("AsyncGenerator[Any, Any]", value))

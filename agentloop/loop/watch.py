@@ -28,6 +28,7 @@ class Watchdog:
         "_changed",
         "_deadline",
         "_grace",
+        "_late_at",
         "_on_due",
         "_on_overdue",
         "_overdue_at",
@@ -43,7 +44,7 @@ class Watchdog:
         self._grace, self._on_due, self._on_overdue = grace_ms / 1000, on_due, on_overdue
         #: The deadline of the whole run in seconds of the event loop's clock.
         self.limit = math.inf
-        self._deadline = self._overdue_at = self._wakes_at = math.inf
+        self._deadline = self._overdue_at = self._late_at = self._wakes_at = math.inf
         self._changed = anyio.Event()
         #: Made by `run`: a loop may be made where no event loop runs.
         self._scope: anyio.CancelScope | None = None
@@ -66,6 +67,19 @@ class Watchdog:
         self._deadline = math.inf
         return left
 
+    def expect(self, duration_ms: float | None) -> None:
+        """Say that what was begun now stops by itself after that long, or else never will.
+
+        Of several such things the last one counts; None takes it back.
+        """
+        if duration_ms is None:
+            self._late_at = math.inf
+            return
+        late_at = anyio.current_time() + duration_ms / 1000 + self._grace
+        self._late_at = late_at if math.isinf(self._late_at) else max(late_at, self._late_at)
+        if self._late_at < self._wakes_at:
+            self._changed.set()
+
     def release(self) -> None:
         """Forget the current deadline."""
         self._deadline = math.inf
@@ -85,13 +99,13 @@ class Watchdog:
         """Sleep and act until stopped. Shielded, so that it outlives a cancelled run."""
         with anyio.CancelScope(shield=True) as self._scope:
             while not self._stopped:
-                self._wakes_at = min(self.deadline, self._overdue_at)
+                self._wakes_at = min(self.deadline, self._overdue_at, self._late_at)
                 with anyio.CancelScope(deadline=self._wakes_at):
                     await self._changed.wait()
                 if self._changed.is_set():
                     self._changed = anyio.Event()
                 now = anyio.current_time()
-                if now >= self._overdue_at:
+                if now >= min(self._overdue_at, self._late_at):
                     await self._on_overdue()
                     return
                 if now >= self.deadline:
