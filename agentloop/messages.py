@@ -199,7 +199,9 @@ Verdict = EvaluatorResult
 
 # ------------------------------------------------------------------------------------- runs
 
-ResultReason: TypeAlias = Literal["evaluator", "checks", "max_iterations", "aborted", "error", "no_nodes"]
+ResultReason: TypeAlias = Literal[
+    "evaluator", "checks", "max_iterations", "aborted", "error", "no_nodes", "tree"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
