@@ -19,7 +19,9 @@ __all__ = ("BufferSink", "BufferSource", "FrameBuffer")
 class FrameBuffer(FrameQueue):
     """A queue of frames with a `sink` to write to and a `source` to read from.
 
-    Memory is what waits, never what passed. Not for use from several threads.
+    Memory is what waits, never what passed. A reader that stops reading without a word pauses a
+    blocking buffer for good: only `BufferSource.abort` (or leaving its context) tells writers
+    that nobody will come. Not for use from several threads.
     """
 
     __slots__ = ("sink", "source")
@@ -168,7 +170,10 @@ class BufferSource(Readable[Frame]):
             queue.read += 1
             return queue.frames.popleft()
         queue.check_free()
-        return self.take_nowait()
+        frame = self.take_nowait()
+        if queue.yield_due:
+            queue.postpone_yield()
+        return frame
 
     async def take(self) -> Frame:
         queue = self._queue
@@ -181,8 +186,6 @@ class BufferSource(Readable[Frame]):
         if not queue.frames:
             queue.raise_if_finished()
             raise anyio.WouldBlock
-        if queue.yield_due:
-            queue.postpone_yield()
         return queue.pop()
 
     def abort(self, error: BaseException | None = None, /) -> bool:

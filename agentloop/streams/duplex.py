@@ -6,6 +6,7 @@ a duplex of a function that yields the frames of one turn.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
@@ -120,11 +121,11 @@ class TurnDuplex:
         "turn",
     )
 
-    def __init__(self, fn: TurnFunction, *, ctx: object = None, limit: int | None = None) -> None:
+    def __init__(self, fn: TurnFunction, *, ctx: object = None, limit: int | None = 64) -> None:
         self.turn = fn
         self._context = ctx
         self._prompts = FrameBuffer()
-        self._answers = FrameBuffer(limit, "block")
+        self._answers = FrameBuffer(limit, "block", reserve=sys.maxsize)
         self._answers.on_abort(self._reader_left)
         self._sink = _TurnSink(self, self._prompts)
         #: Frames that came while a tool result was waited for.
@@ -316,12 +317,12 @@ def _error_frame(error: Exception) -> Frame:
     return Frame(ERROR, content, meta={"exception": error})
 
 
-def turn_duplex(fn: TurnFunction, *, ctx: object = None, limit: int | None = None) -> TurnDuplex:
+def turn_duplex(fn: TurnFunction, *, ctx: object = None, limit: int | None = 64) -> TurnDuplex:
     """Return a duplex whose turns are calls of a function; serve it with ``async with``.
 
     Args:
         fn: Called with the frames of a prompt and ``ctx``; see `TurnFunction`.
         ctx: Handed to every call.
-        limit: Frames of a turn that may wait for the reader before the function waits.
+        limit: Frames that may wait for the reader before the function waits; None is unbounded.
     """
     return TurnDuplex(fn, ctx=ctx, limit=limit)

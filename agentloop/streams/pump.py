@@ -10,7 +10,7 @@ import anyio
 
 from agentloop.errors import StreamAborted, StreamEnded, StreamFailed
 from agentloop.ports import Sink
-from agentloop.streams.queue import AbortHook
+from agentloop.streams.queue import BURST, AbortHook
 from agentloop.streams.tasks import OwnedTasks
 
 __all__ = ("Pipe", "PipeOwner", "Pumpable", "pump", "source_owner", "when_aborted")
@@ -29,6 +29,9 @@ class Pumpable(Protocol):
 
     async def take(self) -> Any:
         """As `Source.receive`, for the holder of the claim."""
+
+    def take_nowait(self) -> Any:
+        """As `Source.receive_nowait`, for the holder of the claim."""
 
     def abort(self, error: BaseException | None = None, /) -> bool: ...
 
@@ -67,12 +70,18 @@ async def pump(
         source.abort(error)
 
     forget = when_aborted(sink, reader_left)
+    moved, take_nowait, write = 0, source.take_nowait, sink.write
     try:
         while not sink.ended:
             if sink.paused:
                 await sink.ready()
+            moved += 1
             try:
-                frame = await source.take()
+                try:
+                    # The waiting way now and then, because it also yields.
+                    frame = take_nowait() if moved % BURST else await source.take()
+                except anyio.WouldBlock:
+                    frame = await source.take()
             except anyio.EndOfStream:
                 if end:
                     sink.end()
@@ -81,7 +90,7 @@ async def pump(
                 reason = failed.__cause__ or failed
                 sink.end(reason)
                 return reason
-            await sink.write(frame)
+            await write(frame)
     except (StreamAborted, StreamEnded) as error:
         source.abort(error.__cause__)
         return error

@@ -271,6 +271,7 @@ class FrameQueue:
         """Return when a write would not wait, or would raise."""
         if self.paused:
             await self._wait_for_room()
+            self._set_guards()
             # Whether the caller writes is unknown, so the turn is handed on at once.
             self._wake_writer()
 
@@ -301,13 +302,14 @@ class FrameQueue:
             self._writers.remove(event)
         if self._first is event:
             self._first = None
+        self._set_guards()
         self._wake_writer()
 
     def _wake_writer(self) -> None:
         if self._writers and not self._waking and not self._is_full():
             self._waking = True
             self._writers.popleft().set()
-        self._set_guards()
+            self._set_guards()
 
     # ---------------------------------------------------------------------------- reading
 
