@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from graphstate.errors import ErrorCode, VerbFailed
+from graphstate.errors import Misuse
 from graphstate.events import GRAPH, Draft, IdGen
 from graphstate.manifest import describe as _describe
 from graphstate.model import Recovery
@@ -179,9 +179,7 @@ class Adaptogen(Verbs):
     def close(self) -> None:
         """Close the file. Closing twice is harmless."""
         if not self._owner:
-            raise VerbFailed(
-                ErrorCode.INVALID_INPUT, "this graph was made by as_actor: close the one it came from"
-            )
+            raise Misuse("this graph was made by as_actor: close the one it came from")
         self.store.close()
 
     def __enter__(self) -> Adaptogen:

@@ -118,7 +118,7 @@ class SqliteDatabase:
         self._cursor = self._connection.cursor()
         # What the two change counters said last: of writing and of reading transactions.
         self._written = self._read = -1
-        self._raised = False
+        self._raised = self._closed = False
 
     def _connect(self, path: str, read_only: bool) -> apsw.Connection:
         import apsw
@@ -234,16 +234,19 @@ class SqliteDatabase:
 
     def rollback(self) -> None:
         # After some errors SQLite has already rolled back; a second rollback would be an error.
-        if self._connection.in_transaction:
+        if not self._closed and self._connection.in_transaction:
             self.run("ROLLBACK")
         self._ended()
 
     def _ended(self) -> None:
+        if self._closed:
+            return
         self._written = self._connection.data_version()
         if self._raised:
             self._raised = False
             self.run("PRAGMA synchronous=NORMAL")
 
     def close(self) -> None:
+        self._closed = True
         self._cursor.close()
         self._connection.close()

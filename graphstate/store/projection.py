@@ -188,7 +188,7 @@ class Projection:
         self._out: dict[str, tuple[Edge, ...]] = {}
         self._edges: dict[str, Edge] = {}
         self._stats: dict[str, dict[str, StatState]] = {"edge": {}, "node": {}}
-        self._status: dict[str, str | None] = {}
+        self._status: dict[str, str] = {}
         self._tunables: dict[str, Json] | None = None
         # Not written yet: values of `state`, and the keys of changed statistics.
         self._unwritten: dict[str, str] = {}
@@ -425,7 +425,8 @@ class Projection:
             for row in self._db.all(_MOVES_OUT, (node,)):
                 edge = self._edges[row[0]] = _edge(row)
                 found.append(edge)
-                self._status[edge.dst] = row[12]
+                if row[12] is not None:
+                    self._status[edge.dst] = row[12]
                 if edge.id not in self._stats["edge"]:  # memory may be ahead of the table
                     self._stats["edge"][edge.id] = _stat_state(row[13:])
             edges = self._out[node] = tuple(found)
@@ -446,7 +447,10 @@ class Projection:
             return self._status[node]
         except KeyError:
             row = self._db.one("SELECT status FROM node WHERE id = ?", (node,))
-            status = self._status[node] = row[0] if row else None
+            if row is None:
+                return None
+            status: str = row[0]
+            self._status[node] = status
             return status
 
     def _stat(self, kind: str, id: str) -> StatState | None:

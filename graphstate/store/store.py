@@ -21,9 +21,9 @@ from graphstate.errors import (
     IntegrityBroken,
     LockHeld,
     ReadOnly,
-    StorageFull,
     StoreError,
     UnitFailed,
+    VerbFailed,
 )
 from graphstate.events import GENESIS, GRAPH, Draft, Head, IdGen, Row, row_hash
 from graphstate.model import IntegrityReport, Recovery
@@ -110,6 +110,7 @@ class Store:
         """
         name = os.fspath(path)
         on_disk = name != ":memory:"
+        read_only = read_only and on_disk
         if durability not in ("process", "power"):
             raise ValueError(f"durability must be 'process' or 'power', not {durability!r}")
         if lock not in ("shared", "exclusive"):
@@ -130,13 +131,13 @@ class Store:
             db = SqliteDatabase(name, read_only=read_only, busy_timeout_ms=busy_timeout_ms)
             db.harden()
             ours = schema.inspect(db, name)
-            if not ours and read_only and on_disk:
+            if not ours and read_only:
                 raise ReadOnly(f"{name} is empty, and opening it read-only would not fill it")
-            level = "read-only" if read_only and on_disk else db.write_ahead(durability)
+            level = "read-only" if read_only else db.write_ahead(durability)
             if not ours:
                 ours = _create_schema(db, name, fts)
             store = cls(
-                db, name, read_only=read_only and on_disk, durability=level,
+                db, name, read_only=read_only, durability=level,
                 full_text=fts and schema.has_full_text(db), lock=held,
                 now=now or _system_now, rand=rand or _system_rand(), ids=ids,
             )  # fmt: skip
@@ -151,24 +152,27 @@ class Store:
 
     def _recover(self) -> None:
         """Compare projection and log; fold, set aside or refuse what does not match."""
-        with self._guard:
+        self.begin_read()
+        try:
             applied, head = self.projection.applied(), self.log.head(GRAPH)
-            broken = self._db.one(_BROKEN)
-            if broken is None and applied == head:
-                return
-            if self.read_only:
-                if broken is None:
-                    self._broken = f"projection at {applied.seq}, log at {head.seq}: open it once for writing"
-                return
-            self._db.begin(sync=True)
-            try:
-                self._repair(broken is not None)
-                self.projection.flush()
-                self._db.commit()
-            except BaseException:
-                self._db.rollback()
-                self._forget()
-                raise
+            broken = self._db.one(_BROKEN) is not None
+        finally:
+            self.end_read()
+        if self.read_only and applied != head and not broken:
+            raise IntegrityBroken(
+                f"{self.path} needs repair (its projection holds {applied.seq} events, its log {head.seq}): "
+                "open it once for writing"
+            )
+        if self.read_only or (applied == head and not broken):
+            return
+        self.begin(sync=True)
+        try:
+            self._forget()
+            self._repair(broken)
+        except BaseException:
+            self.rollback()
+            raise
+        self.commit()
 
     def _repair(self, marked: bool) -> None:
         if marked:
@@ -203,9 +207,12 @@ class Store:
 
     # ------------------------------------------------------------------ transactions
 
-    def _check(self) -> None:
+    def _check_process(self) -> None:
+        # Before the lock is taken: in a fork another thread may have held it for ever.
         if self._pid != os.getpid():
             raise ForkedStore(f"{self.path} was opened by process {self._pid}: open it again after a fork")
+
+    def _check(self) -> None:
         if self._closed:
             raise ClosedStore(f"{self.path} was closed")
         if self._file is not None:
@@ -228,6 +235,7 @@ class Store:
             ReadOnly, IntegrityBroken: The store takes no writes.
             Busy: Another process did not let go in time.
         """
+        self._check_process()
         self._guard.acquire()
         try:
             self._check()
@@ -301,6 +309,7 @@ class Store:
 
     def begin_read(self) -> None:
         """Enter a reading transaction: everything read until `end_read` is of one moment."""
+        self._check_process()
         self._guard.acquire()
         try:
             self._check()
@@ -337,7 +346,8 @@ class Store:
         """Append events to the graph's stream and fold them. The cause goes on the first.
 
         Raises:
-            StorageFull, IntegrityBroken, ...: Nothing was kept.
+            VerbFailed: PayloadTooLarge for an event of more than 1 MiB.
+            StoreError: It could not be written.
         """
         seq, previous = self.log.head(GRAPH)
         rows: list[Row] = []
@@ -345,7 +355,10 @@ class Store:
             seq += 1
             body = encode(draft.body)
             if len(body) > MAX_EVENT_BYTES:
-                raise StorageFull(f"an event of {len(body)} bytes, more than the {MAX_EVENT_BYTES} allowed")
+                raise VerbFailed(
+                    ErrorCode.PAYLOAD_TOO_LARGE,
+                    f"an event of {len(body)} bytes, more than the {MAX_EVENT_BYTES} allowed",
+                )
             at = self.now()
             row_id = self.ids.next("E")
             previous = row_hash(previous, GRAPH, seq, at, row_id, draft.type, actor, trust, cause, body)

@@ -46,7 +46,9 @@ class Durability(Verbs):
         return [Checkpoint(name=name, seq=seq) for name, seq in self.store.snapshots.checkpoints()]
 
     @synced_verb
-    def rollback(self, name: str, *, reason: str = "", actor: str | None = None) -> Result[Rollback]:
+    def rollback(
+        self, name: str, *, reason: str = "", actor: str | None = None, cause: str | None = None
+    ) -> Result[Rollback]:
         """Return to a checkpoint: nodes, edges, cursors, statistics and tunables as they were.
 
         The later events of the graph are set aside with actor and reason, not deleted
