@@ -271,7 +271,7 @@ class _LoopReplay:
             event, self._event = self._event, None
         _same(entry, "event", None if event is None else event_name(event))
         assert event is not None
-        _same(entry, "out", self._out.mark())
+        _same(entry, "out", [*self._out.mark()])
         _same(entry, "from", self._state.phase.value)
         try:
             self._state, effects = decide(self._state, event, self._config)
@@ -292,7 +292,7 @@ class _LoopReplay:
         _same(entry, "iterations", state.iteration)
         _same(entry, "retry_count", state.retry_count)
         _same(entry, "usage", self._usage)
-        _same(entry, "out", self._out.mark())
+        _same(entry, "out", [*self._out.mark()])
         self._progress.result = entry.data
 
 

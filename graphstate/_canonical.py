@@ -26,6 +26,7 @@ __all__ = (
     "decode",
     "encode",
     "encode_text",
+    "quote",
     "repair_text",
 )
 
@@ -229,6 +230,14 @@ def encode_text(value: Json) -> str:
         return writer(value)
     except RecursionError:
         return _with_fresh_stack(writer, value)
+
+
+def quote(text: str) -> str:
+    """Return the canonical JSON text of a plain str, for who builds JSON from parts it knows.
+
+    A lone surrogate is passed on; it is refused where the result is encoded.
+    """
+    return _json_encoder.encode_basestring(text)
 
 
 def encode(value: Json) -> bytes:

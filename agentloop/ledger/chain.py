@@ -63,13 +63,17 @@ class Chain:
         return hashlib.sha256(b"%b%b,%d,%d,null,%b,null,null,null]\n%b" % row).digest()
 
 
+#: The newest runs' chains, so that appending a few entries does not make one each time.
+_chain = lru_cache(maxsize=64)(Chain)
+
+
 def follow(run: str, entries: Iterable[LedgerEntry], head: Head) -> Iterator[LedgerEntry]:
     """Yield the entries as long as each one continues the chain from ``head``.
 
     Raises:
         DamagedLedger: At the first one that does not.
     """
-    chain = Chain(run)
+    chain = _chain(run)
     seq, previous = head
     for entry in entries:
         seq += 1

@@ -15,9 +15,10 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from agentloop._canonical import Json, NotJson, encode, encode_text
-from agentloop.frames import Frame
+from agentloop._canonical import Json, NotJson, encode, encode_text, quote
+from agentloop.frames import DONE, TEXT, Frame
 from agentloop.ledger import LEDGER_VERSION, Recorder
+from agentloop.ledger.blobs import BLOB_LIMIT
 from agentloop.loop.cycle import CycleConfig, CycleState, Effect, Emit, Event, event_name
 from agentloop.loop.turns import Prompt
 from agentloop.messages import LoopResult
@@ -30,6 +31,20 @@ DRIVER: Final = "agent_loop"
 _BATCH: Final = 256
 
 
+def frame_text(frame_type: str, content: Mapping[str, Any]) -> str:
+    """Return the canonical JSON of ``[type, content]``; a TEXT of nothing but text is quick."""
+    if frame_type == TEXT and len(content) <= 2:
+        text, role = content.get("text"), content.get("role")
+        if type(text) is str:
+            if len(content) == 1:
+                return f'["TEXT",{{"text":{quote(text)}}}]'
+            if role == "agent" or role == "evaluator":
+                return f'["TEXT",{{"role":"{role}","text":{quote(text)}}}]'
+    elif frame_type == DONE and not content:
+        return '["DONE",{}]'
+    return encode_text([frame_type, content])
+
+
 class OutDigest:
     """Count and running digest of the frames a run has published or is about to."""
 
@@ -38,25 +53,24 @@ class OutDigest:
     def __init__(self) -> None:
         self.count = 0
         self._hash = hashlib.sha256()
-        #: Frames since the last mark; they are encoded together, which is far cheaper.
-        self._waiting: list[list[Any]] = []
+        self._waiting: list[str] = []
 
     def add(self, frame_type: str, content: Mapping[str, Any]) -> None:
-        """Count a frame whose content nobody changes any more."""
+        """Count a frame."""
         self.count += 1
-        self._waiting.append([frame_type, content])
+        self._waiting.append(frame_text(frame_type, content))
         if len(self._waiting) == _BATCH:
             self._take_in()
 
     def _take_in(self) -> None:
-        self._hash.update(encode(self._waiting))
+        self._hash.update(",".join([*self._waiting, ""]).encode())
         self._waiting.clear()
 
-    def mark(self) -> list[Json]:
+    def mark(self) -> tuple[int, str]:
         """Return what a step records of it: the count and 16 hexadecimal digits."""
         if self._waiting:
             self._take_in()
-        return [self.count, self._hash.hexdigest()[:16]]
+        return self.count, self._hash.hexdigest()[:16]
 
 
 @lru_cache(maxsize=256)
@@ -88,7 +102,8 @@ class RunRecord:
 
     def __init__(self, recorder: Recorder | None, *, sync: bool) -> None:
         self._recorder, self._sync = recorder, sync
-        self._batch: list[list[Json]] = []
+        #: The canonical JSON of the frames that wait for the next entry.
+        self._batch: list[str] = []
         self._role, self._turn, self._steps = "agent", 0, 0
         self._slot: anyio.CapacityLimiter | None = None
         self.out = OutDigest()
@@ -129,37 +144,41 @@ class RunRecord:
         self._turn, self._role = turn, role
         if self._recorder is None:
             return
-        frames = [[frame.type, frame.content] for frame in prompt]
-        data: dict[str, Json] = {"turn": turn, "role": role}
-        if whole:
-            data["frames"] = frames
+        frames = f"[{','.join([frame_text(frame.type, frame.content) for frame in prompt])}]"
+        if not whole:
+            digest = hashlib.sha256(frames.encode()).hexdigest()
+            self._recorder.record("fact.prompt", {"digest": digest, "role": role, "turn": turn})
+        elif len(frames) <= BLOB_LIMIT and "$blob" not in frames:
+            body = f'{{"frames":{frames},"role":"{role}","turn":{turn}}}'
+            self._recorder.record_encoded("fact.prompt", body.encode())
         else:
-            data["digest"] = hashlib.sha256(encode(frames)).hexdigest()
-        self._recorder.record("fact.prompt", data)
+            parts = [[frame.type, frame.content] for frame in prompt]
+            self._recorder.record("fact.prompt", {"frames": parts, "role": role, "turn": turn})
 
     def frame(self, frame: Frame) -> None:
         """Gather one frame of the current turn."""
         if self._recorder is not None:
-            self._batch.append([frame.type, frame.content])
+            self._batch.append(frame_text(frame.type, frame.content))
             if len(self._batch) >= _BATCH:
                 self._put_down_frames()
 
     def turn_ended(self, *, error: Mapping[str, Json] | None = None) -> None:
         """Record the end of the current turn; its last frames ride in the same entry."""
-        if self._recorder is None:
-            return
-        data: dict[str, Json] = {"turn": self._turn, "role": self._role}
-        if self._batch:
-            data["frames"] = self._batch
-            self._batch = []
-        if error is not None:
-            data["error"] = error
-        self._recorder.record("fact.turn_ended", data)
+        if self._recorder is not None:
+            before = "" if error is None else f'"error":{encode_text(error)},'
+            self._record_turn("fact.turn_ended", before)
 
     def _put_down_frames(self) -> None:
         if self._batch and self._recorder is not None:
-            frames, self._batch = self._batch, []
-            self._recorder.record("fact.frames", {"turn": self._turn, "role": self._role, "frames": frames})
+            self._record_turn("fact.frames", "")
+
+    def _record_turn(self, kind: str, before: str) -> None:
+        assert self._recorder is not None
+        frames = f'"frames":[{",".join(self._batch)}],' if self._batch else ""
+        self._batch = []
+        # Canonical by construction: the parts are, and the keys are in order.
+        body = f'{{{before}{frames}"role":"{self._role}","turn":{self._turn}}}'
+        self._recorder.record_encoded(kind, body.encode())
 
     def step(self, before: CycleState, event: Event, after: CycleState, effects: Sequence[Effect]) -> None:
         """Record a decision; ``out`` stands before the frames it publishes."""
@@ -182,7 +201,7 @@ class RunRecord:
             "iterations": result.iterations,
             "retry_count": result.retry_count,
             "usage": dict(result.usage),
-            "out": self.out.mark(),
+            "out": [*self.out.mark()],
         }
         if result.evidence is not None:
             data["evidence"] = result.evidence
