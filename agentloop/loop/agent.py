@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import anyio
 import anyio.to_thread
@@ -76,6 +76,8 @@ from agentloop.verdict import as_evaluator_result
 __all__ = ("AgentLoop",)
 
 _log = logging.getLogger("agentloop.loop")
+#: Phases of what must not fail, not even while a run is stopped.
+_RECORDS: Final = ("ledger", "sink", "graph")
 
 
 class AgentLoop(OneRun):
@@ -159,6 +161,7 @@ class AgentLoop(OneRun):
             grace_ms=options.cleanup_timeout_ms, on_due=self._deadline_passed, on_overdue=self._abandon
         )
         self._work: anyio.CancelScope | None = None
+        self._cleanup: anyio.CancelScope | None = None
         self._winding = False
         self._failure: Failed | None = None
         self._turn_number = 0
@@ -191,11 +194,21 @@ class AgentLoop(OneRun):
             self._watch.cut()
 
     def _decided(self) -> bool:
+        return self._state.closing is not None
+
+    def _has_ended(self) -> bool:
         return self._state.phase in (Phase.DONE, Phase.FAILED)
 
     def _note(self, frame: Frame) -> bool:
-        self._inputs.append(frame.text)
+        self._inputs.append(self._entering(frame.text))
         return True
+
+    def _entering(self, text: str) -> str:
+        return self._ingress.redact_text(super()._entering(text))
+
+    def _halted(self) -> bool:
+        """Return whether nothing may begin any more; what comes too late is dropped."""
+        return self._abort_reason is not None or self._failure is not None or self.result is not None
 
     async def _prepare(self) -> None:
         if self._options.own_adapters:
@@ -224,16 +237,30 @@ class AgentLoop(OneRun):
                 except Stopped:
                     pass
                 except Failed as failed:
-                    self._failure = self._failure or failed
+                    self._fail(failed)
                 except Exception as error:
-                    self._failure = self._failure or Failed("internal", error)
+                    self._fail(Failed("internal", error))
         finally:
             if not self._winding:
-                self._watch.stop()
-                deadline = anyio.current_time() + self._options.cleanup_timeout_ms / 1000
-                with anyio.CancelScope(shield=True, deadline=deadline):
+                self._watch.cut()
+                with anyio.CancelScope(shield=True) as self._cleanup:
                     await self._wind_down()
                 self._close()
+            self._watch.stop()
+
+    def _fail(self, failed: Failed) -> None:
+        """Note why the run cannot go on.
+
+        What goes wrong in something that is being stopped does not hide why it is stopped,
+        unless it is the record itself.
+        """
+        if self._abort_reason is None or failed.phase in _RECORDS:
+            self._failure = self._failure or failed
+        else:
+            self._warn(f"{failed.phase}: {type(failed.error).__name__}: {message_of(failed.error)}")
+
+    def _warn(self, text: str) -> None:
+        self._warnings.append(self._ingress.redact_text(text))
 
     async def _live(self) -> None:
         assert self._woken is not None
@@ -310,7 +337,7 @@ class AgentLoop(OneRun):
             # What was decided is not on record, so it is neither published nor true.
             self._record.off()
             self._output.unstage()
-            if self._decided():
+            if self._has_ended():
                 self._state = self._before
             raise Failed("ledger", error) from error
 
@@ -456,6 +483,8 @@ class AgentLoop(OneRun):
         ingress = self._ingress
         ingress.begin()
         while (got := await turn.next()) is not None:
+            if self._halted():
+                raise Stopped
             if isinstance(got, list):
                 await self._answer_calls(turn, got, work)
             else:
@@ -465,7 +494,7 @@ class AgentLoop(OneRun):
             if self._changes:
                 self._note_changes()
                 await self._settle()
-            if self._abort_reason is not None:
+            if self._halted():
                 raise Stopped
         for frame in ingress.rest():
             await self._take_frame(frame, turn, work)
@@ -526,7 +555,7 @@ class AgentLoop(OneRun):
 
     async def _call(self, frame: Frame, number: int, work: _TurnWork) -> Frame:
         answer = await work.calls.answer(frame, number, self._state.iteration)
-        if self._abort_reason is not None:
+        if self._halted():
             raise Stopped
         if self._stage_forwarded(answer, work.fold.role):
             await self._output.publish()
@@ -654,55 +683,65 @@ class AgentLoop(OneRun):
 
     async def _abandon(self) -> None:
         """End the run although something of it refuses to stop."""
-        if self._winding or self.result is not None:
+        if self.result is not None:
             return
         role = self._open_turn[0] if self._open_turn else "run"
-        _log.warning(
-            "run %s: the %s did not stop within %g ms and is abandoned",
-            self.run_id,
-            role,
-            self._options.cleanup_timeout_ms,
-        )
-        await self._wind_down(abandoned=True)
+        grace_ms = self._options.cleanup_timeout_ms
+        _log.warning("run %s: the %s did not stop within %g ms and is abandoned", self.run_id, role, grace_ms)
+        if self._winding:
+            assert self._cleanup is not None
+            self._cleanup.cancel()
+        else:
+            if not self._halted():
+                problem = TurnError(f"a tool call went on for {grace_ms:g} ms after its deadline: abandoned")
+                self._failure = Failed(role, problem)
+            if self._work is not None:
+                self._work.cancel()
+            with anyio.move_on_after(grace_ms / 1000):
+                await self._wind_down(abandoned=True)
         self._close()
 
     async def _wind_down(self, *, abandoned: bool = False) -> None:
         """Bring the run to its end, whatever state it is in."""
         self._winding = True
+        self._output.hurry()
         await self._cut_turn(abandoned)
-        try:
-            await self._end()
-        except Failed as failed:
-            # The ledger or a strict memory failed while the end was being written.
-            self._failure = failed
-            if self._state.phase not in (Phase.DONE, Phase.FAILED):
-                await self._end()
+        while True:
+            try:
+                return await self._end()
+            except Failed as failed:
+                # The ledger, a memory or a tap failed while the end was written. It is not asked
+                # again, so this comes to an end.
+                self._failure = failed
+            if self._has_ended():
+                return None
 
     async def _cut_turn(self, abandoned: bool) -> None:
         if self._open_turn is None:
             return
-        (role, turn), self._open_turn = self._open_turn, None
-        error = self._failure.error if self._failure else None
+        role, turn = self._open_turn
+        failure = self._failure
+        error = failure.error if failure else None
         reason = self._abort_reason or (type(error).__name__ if error else "cancelled")
-        if error is None or isinstance(error, TurnTimeout):
+        message = self._ingress.redact_text(message_of(error)) if error else reason
+        self._record.turn_ended(
+            error={"error_type": type(error).__name__ if error else "Cut", "message": message}
+        )
+        if failure is None or failure.phase != role or isinstance(error, TurnTimeout):
             try:
                 self._adapters[role].abort(reason)
             except Exception as broken:
-                self._warnings.append(f"{role}: abort raised {type(broken).__name__}: {message_of(broken)}")
+                self._warn(f"{role}: abort raised {type(broken).__name__}: {message_of(broken)}")
         if turn is not None and not abandoned:
             try:
                 await turn.close()
             except Exception as broken:
-                self._warnings.append(f"{role}: close raised {type(broken).__name__}: {message_of(broken)}")
-        cut = {
-            "error_type": type(error).__name__ if error else "Cut",
-            "message": message_of(error) if error else reason,
-        }
-        self._record.turn_ended(error=cut)
+                self._warn(f"{role}: close raised {type(broken).__name__}: {message_of(broken)}")
+        self._open_turn = None
 
     async def _end(self) -> None:
         self._note_changes()
-        if self._state.phase not in (Phase.RECORDING, Phase.DONE, Phase.FAILED):
+        if not self._has_ended() and (self._state.phase is not Phase.RECORDING or self._failure is not None):
             self._step(self._ending())
         if self._state.phase is Phase.RECORDING:
             self._step(await self._record_outcome())
@@ -732,7 +771,8 @@ class AgentLoop(OneRun):
         try:
             self._record.commit_now()
         except Exception as error:
-            self._warnings.append(f"ledger: {type(error).__name__}: {message_of(error)}")
+            self._warn(f"ledger: {type(error).__name__}: {message_of(error)}")
+        self._record.off()
         self._output.publish_now()
         if self._unsubscribe is not None:
             self._unsubscribe()
@@ -750,7 +790,7 @@ class AgentLoop(OneRun):
             agent_text=state.agent_text,
             symbolics=self.symbolics.get_all(),
             usage=dict(self._usage),
-            dropped_frames=self._buffer.statistics().dropped,
+            dropped_frames=self._buffer.statistics().dropped + self._output.lost,
             error=self._failure.error if self._failure and closing.reason == "error" else None,
             warnings=tuple(self._warnings),
             node=self.context.node,

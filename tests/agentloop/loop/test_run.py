@@ -601,6 +601,7 @@ async def test_v071_back_pressure_reaches_the_agent() -> None:
             # One frame waits in the buffer and one before it: no further ones were asked for.
             assert len(said) <= len(taken) + 2
     assert story(taken) == ["T(a)", "T(a)", "T(a)", "node_started", "T(e)", "node_completed"]
+    assert loop.result is not None
     assert loop.result.dropped_frames == 0
 
 
