@@ -10,8 +10,9 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from agentloop.cli.terminal import visible
 from agentloop.cli.view import PlainView
-from agentloop.frames import CYCLE_STARTED, NODE_STARTED, TOOL_CALL, TOOL_RESULT, Frame
+from agentloop.frames import CYCLE_STARTED, NODE_STARTED, TEXT, TOOL_CALL, TOOL_RESULT, Frame
 
 __all__ = ("LiveView",)
 
@@ -28,6 +29,10 @@ _STYLES: Final = {
 }
 
 
+#: Characters of the text being said that are shown.
+_TAIL: Final = 60
+
+
 class LiveView:
     """Shows a run on a terminal."""
 
@@ -37,6 +42,7 @@ class LiveView:
         self._status = Spinner("dots", text="starting")
         self._live = Live(self._status, console=self._console, transient=True, refresh_per_second=12)
         self._cycle = 0
+        self._said = ""
 
     def _put(self, style: str, text: str) -> None:
         # Text, not markup: what an agent says must not be read as instructions for the screen.
@@ -48,6 +54,12 @@ class LiveView:
 
     def frame(self, frame: Frame) -> None:
         self._lines.frame(frame)
+        if frame.type == TEXT:
+            # What is being said right now; its line above follows when it is complete.
+            self._said = f"{self._said}{frame.text}"[-_TAIL:]
+            self._say(f"{frame.content.get('role', '')} …{' '.join(self._said.split())}")
+            return
+        self._said = ""
         if frame.type == CYCLE_STARTED:
             self._cycle = int(frame.content["iteration"])
             self._say("the agent works")
@@ -59,11 +71,14 @@ class LiveView:
             self._say("judging")
 
     def _say(self, text: str) -> None:
-        self._status.update(text=Text(f"cycle {self._cycle}: {text}", style="dim"))
+        self._status.update(text=Text(f"cycle {self._cycle}: {visible(text)}", style="dim", no_wrap=True))
 
     def node(self, node_id: str, why: Sequence[str]) -> None:
         self._lines.node(node_id, why)
 
-    def end(self, facts: Mapping[str, Any], learned: Sequence[str]) -> None:
+    def end(self, facts: Mapping[str, Any], learned: Sequence[str], go_on: Sequence[str]) -> None:
+        self.close()
+        self._lines.end(facts, learned, go_on)
+
+    def close(self) -> None:
         self._live.stop()
-        self._lines.end(facts, learned)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Final
 
+from agentloop.cli.terminal import shown_path
 from agentloop.errors import TaskError
 
-__all__ = ("STATE", "find_state")
+__all__ = ("STATE", "find_state", "go_on_with")
 
 STATE: Final = Path(".agentloop") / "state.db"
 
@@ -23,8 +25,23 @@ def find_state(given: str | None) -> Path:
         if not path.is_file():
             raise TaskError(f"there is no file {given!r}: 'agentloop run TASK' makes one beside the task")
         return path
+    nearest = _nearest()
+    if nearest is None:
+        raise TaskError(f"no {STATE} here or above: run a task first, or name the file with --db")
+    return nearest
+
+
+def _nearest() -> Path | None:
     here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / STATE).is_file():
-            return folder / STATE
-    raise TaskError(f"no {STATE} here or above: run a task first, or name the file with --db")
+    return next(
+        (folder / STATE for folder in (here, *here.parents) if (folder / STATE).is_file()),
+        None,
+    )
+
+
+def go_on_with(state: Path, run: str) -> list[str]:
+    """Return the commands that look at a run, as they have to be typed in the current folder."""
+    nearest = _nearest()
+    here = nearest is not None and nearest.samefile(state)
+    file = "" if here else f" --db {shlex.quote(shown_path(state))}"
+    return [f"agentloop show {run}{file}", f"agentloop replay {run}{file}", f"adaptogen status{file}"]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -138,29 +137,35 @@ def main(argv: Sequence[str] | None = None) -> int:
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
         terminal.complain(f"agentloop: no command {words[0]!r}: {hint}")
         return 2
+    debug = "--debug" in words
     try:
-        arguments = _parser().parse_args(words)
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    try:
-        code = _dispatch(arguments)
+        code = _dispatch(words)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read us has gone; the interpreter must not complain about it while it closes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        terminal.hush()  # whoever read us has gone, and need not be told
+        return 1
     except OSError as error:
-        if getattr(arguments, "debug", False):
+        if debug:
             raise
         terminal.complain(f"agentloop: {error.strerror or error}")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        terminal.hush()
         return 1
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        if debug:
+            raise
+        what = f"{type(error).__name__}: {error}"
+        terminal.complain(f"agentloop: unexpected {what} (--debug shows where it came from)")
+        return 1
     return code
 
 
-def _dispatch(arguments: argparse.Namespace) -> int:
+def _dispatch(words: Sequence[str]) -> int:
+    try:
+        arguments = _parser().parse_args(words)
+    except SystemExit as stop:  # after --help, or a complaint
+        return int(stop.code or 0)
     if arguments.version:
         from importlib.metadata import version
 

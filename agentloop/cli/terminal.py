@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import unicodedata
+from pathlib import Path
 
-__all__ = ("complain", "line", "say", "visible")
+__all__ = ("complain", "hush", "line", "say", "shown_path", "visible")
 
 #: Controls, format characters (bidi, zero-width, tags), surrogates, line and paragraph separators.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -31,6 +33,12 @@ def line(text: str, limit: int = 200) -> str:
     return visible(short if len(short) <= limit else f"{short[: limit - 1]}…")
 
 
+def shown_path(path: Path) -> str:
+    """Return a path as it is typed in the current folder, if it is below it."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
 def say(text: str = "") -> None:
     """Print a line to standard output."""
     sys.stdout.write(f"{text}\n")
@@ -39,3 +47,11 @@ def say(text: str = "") -> None:
 def complain(text: str) -> None:
     """Print one line to standard error."""
     sys.stderr.write(f"{line(text, 1_000)}\n")
+
+
+def hush() -> None:
+    """Let what is still to be written to standard output vanish: it cannot be written.
+
+    Otherwise the interpreter would complain about it while it closes.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

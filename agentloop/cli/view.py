@@ -37,8 +37,11 @@ class View(Protocol):
     def node(self, node_id: str, why: Sequence[str]) -> None:
         """Show which node was chosen, and why."""
 
-    def end(self, facts: Mapping[str, Any], learned: Sequence[str]) -> None:
-        """Show how it ended and what the memory knows now."""
+    def end(self, facts: Mapping[str, Any], learned: Sequence[str], go_on: Sequence[str]) -> None:
+        """Show how it ended, what the memory knows now, and how to go on."""
+
+    def close(self) -> None:
+        """Leave the terminal as it was, whatever has happened."""
 
 
 class JsonView:
@@ -53,8 +56,11 @@ class JsonView:
     def node(self, node_id: str, why: Sequence[str]) -> None:
         self._put({"type": "node", "content": {"id": node_id, "why": list(why)}})
 
-    def end(self, facts: Mapping[str, Any], learned: Sequence[str]) -> None:
+    def end(self, facts: Mapping[str, Any], learned: Sequence[str], go_on: Sequence[str]) -> None:
         self._put({"type": "result", "content": {**facts, "learned": list(learned)}})
+
+    def close(self) -> None:
+        """Nothing is held."""
 
     @staticmethod
     def _put(data: Mapping[str, Any]) -> None:
@@ -98,19 +104,33 @@ class PlainView:
         for reason in why:
             self._put("dim", f"  {line(reason)}")
 
-    def end(self, facts: Mapping[str, Any], learned: Sequence[str]) -> None:
+    def end(self, facts: Mapping[str, Any], learned: Sequence[str], go_on: Sequence[str]) -> None:
         self._flush()
-        style = "good" if facts["status"] == "SUCCESS" else "bad"
+        style = {"SUCCESS": "good", "OPEN": "retry"}.get(facts["status"], "bad")
         cycles = f"{facts['iterations']} {'cycle' if facts['iterations'] == 1 else 'cycles'}"
         evidence = f": {line(facts['evidence'])}" if facts.get("evidence") else ""
         self._put(style, f"{facts['status']} after {cycles} ({facts['reason']}){evidence}")
-        for text in learned:
-            self._put("dim", f"  {line(text)}")
+        usage = facts.get("usage") or {}
+        tokens = ", ".join(f"{count:,} {line(name, 40)}" for name, count in usage.items())
+        self._list("used", [tokens] if tokens else [])
+        self._list("warning", facts.get("warnings") or ())
+        self._list("learned", learned)
+        self._list("go on", go_on)
+
+    def _list(self, name: str, texts: Sequence[str]) -> None:
+        for place, text in enumerate(texts):
+            self._put("dim", f"{'' if place else name:<10} {line(text, 400)}")
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 _SHOWN: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]]] = {
     CYCLE_STARTED: ("cycle", lambda content: f"cycle {content['iteration']}"),
-    TOOL_CALL: ("tool", lambda content: f"  call      {content.get('name')}({_arguments(content)})"),
+    TOOL_CALL: (
+        "tool",
+        lambda content: f"  call      {line(str(content.get('name')), 80)}({_arguments(content)})",
+    ),
     TOOL_RESULT: ("tool", lambda content: f"  result    {_result(content)}"),
     NODE_RETRY: ("retry", lambda content: f"  retry {content['retry_count']:<3} {_verdict(content)}"),
     NODE_COMPLETED: ("good", lambda content: f"  passed    {_verdict(content)}"),
@@ -138,17 +158,28 @@ def _arguments(content: Mapping[str, Any]) -> str:
     arguments = content.get("arguments")
     if not isinstance(arguments, Mapping):
         return line(str(content.get("raw_arguments", "")), 100)
-    return line(", ".join(f"{name}={value!r}" for name, value in arguments.items()), 100)
+    shown = ", ".join(f"{name}={_short(repr(value), 60)}" for name, value in arguments.items())
+    return visible(_short(shown, 160))
+
+
+def _short(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _result(content: Mapping[str, Any]) -> str:
+    name = line(str(content.get("name")), 80)
     if not content.get("ok"):
-        return f"{content.get('name')} failed: {line(str(content.get('message') or content.get('output')))}"
+        return f"{name} failed: {line(str(content.get('message') or content.get('output')))}"
     code = content.get("exit_code")
-    head = f"{content.get('name')}" + (f" exit {code}" if code is not None else " ok")
-    text = str(content.get("stdout") or content.get("output") or "").strip()
-    last = text.splitlines()[-1] if text else ""
-    return f"{head}  {line(last, 120)}".rstrip()
+    said = str(content.get("stdout") or content.get("output") or "").strip()
+    if code is None:
+        lines = said.splitlines() or [""]
+        more = f" (and {len(lines) - 1} more lines)" if len(lines) > 1 else ""
+        return f"{name} ok  {line(lines[0], 120)}{more}".rstrip()
+    # How a command ended is said last, and of what went wrong on stderr.
+    wrong = str(content.get("stderr") or "").strip()
+    said = (wrong or said) if code else (said or wrong)
+    return f"{name} exit {code}  {line(said.splitlines()[-1], 120) if said else ''}".rstrip()
 
 
 def _verdict(content: Mapping[str, Any]) -> str:

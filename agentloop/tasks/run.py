@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import os
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +80,16 @@ class TaskRun:
             return sum(result.iterations for result in self.loop.results)
         return self.loop.result.iterations if self.loop.result is not None else 0
 
+    def usage(self) -> dict[str, int]:
+        """What the run has used, that of all its inner loops together."""
+        if not isinstance(self.loop, LoopingAgentLoop):
+            return dict(self.loop.result.usage) if self.loop.result is not None else {}
+        total: dict[str, int] = {}
+        for result in self.loop.results:
+            for name, count in result.usage.items():
+                total[name] = total.get(name, 0) + count
+        return total
+
     async def aclose(self) -> None:
         """Close what the adapters hold, such as the connections of a model's client."""
         for adapter in self.adapters:
@@ -86,44 +97,58 @@ class TaskRun:
             if close is not None:
                 await close()
 
+    def close(self) -> None:
+        """Close the memory."""
+        self.memory.close()
+
 
 def begin_task(
     task: Task,
-    memory: ProjectMemory,
     *,
     environ: Mapping[str, str] | None = None,
     run_id: str | None = None,
     on_node: Callable[[str, Sequence[str]], object] | None = None,
 ) -> TaskRun:
-    """Prepare the workspace and put the loop of a task together.
+    """Put the parts of a task together: adapters and tools, memory, workspace, loop.
+
+    Nothing is written until the parts that can be wrong are there.
 
     Args:
         task: As `load_task` read it.
-        memory: As `open_memory` opened it; the caller closes it.
-        environ: Where adapters find their keys; the process's own if not given.
+        environ: Where adapters find their keys and commands their PATH; the process's own if
+            not given.
         run_id: Drawn if not given.
         on_node: With nodes, told the id of each one that was chosen, and why.
 
     Raises:
-        TaskError: An adapter, a tool or the workspace cannot be used; nothing was begun.
+        TaskError: An adapter, a tool, the memory or the workspace cannot be used; nothing was
+            begun.
     """
-    environ = os.environ if environ is None else environ
+    environ = _with_this_python(os.environ if environ is None else environ)
     run_id = run_id or RunIds()()
+    workspace = task.workspace if task.in_place else runs_folder(task.state, run_id) / "workspace"
+    assert workspace is not None  # load_task: in_place needs one
     redactor = Redactor(secrets_from_env(_secret_names(environ), environ=environ))
-    workspace = _prepare_workspace(task, run_id)
     context = AdapterContext(workspace=workspace, base=task.folder, environ=environ, redactor=redactor)
     options = _loop_options(task, context)
-    order = None
-    loop: AgentLoop | LoopingAgentLoop
-    if task.nodes:
-        nodes = [dataclasses.asdict(node) for node in task.nodes]
-        order = memory.order(task=task.name, nodes=nodes, by=task.order)
-        loop = _looping(task, options, order, memory, run_id, on_node)
-    else:
-        bridge = memory.bridge(task=task.name, node=task.node)
+    memory = open_memory(task.state)
+    try:
+        order = None
+        if task.nodes:
+            nodes = [dataclasses.asdict(node) for node in task.nodes]
+            order = memory.order(task=task.name, nodes=nodes, by=task.order)
         labels = _labels(task, workspace)
-        loop = create_agent_loop(**options, graph=bridge, ledger=memory.ledger, run_id=run_id, labels=labels)
-    adapters = (options["agent_adapter"], options["evaluator_adapter"])
+        given = {**options, "ledger": memory.ledger, "run_id": run_id, "labels": labels}
+        loop: AgentLoop | LoopingAgentLoop
+        if order is not None:
+            loop = _looping(task, given, order, memory, on_node)
+        else:
+            loop = create_agent_loop(**given, graph=memory.bridge(task=task.name, node=task.node))
+        if not task.in_place:
+            _copy_workspace(task, workspace)
+    except BaseException:
+        memory.close()
+        raise
     return TaskRun(
         task=task,
         run_id=run_id,
@@ -131,8 +156,20 @@ def begin_task(
         loop=loop,
         memory=memory,
         order=order,
-        adapters=adapters,
+        adapters=(options["agent_adapter"], options["evaluator_adapter"]),
     )
+
+
+def _with_this_python(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the environment in which ``python3`` is the Python that runs this.
+
+    A task's commands are to find what is installed beside us, also when we were called by our
+    path out of an environment that nobody has activated.
+    """
+    here, path = os.path.dirname(sys.executable), environ.get("PATH", os.defpath)
+    if not here or os.path.dirname(shutil.which("python3", path=path) or "") == here:
+        return environ
+    return {**environ, "PATH": f"{here}{os.pathsep}{path}"}
 
 
 def _secret_names(environ: Mapping[str, str]) -> list[str]:
@@ -140,20 +177,18 @@ def _secret_names(environ: Mapping[str, str]) -> list[str]:
     return [name for name in environ if any(mark in name.upper() for mark in marks)]
 
 
-def _prepare_workspace(task: Task, run_id: str) -> Path:
-    if task.in_place:
-        assert task.workspace is not None
-        return task.workspace
-    scratch = runs_folder(task.state, run_id) / "workspace"
+def _copy_workspace(task: Task, scratch: Path) -> None:
     try:
         if task.workspace is None:
             scratch.mkdir(parents=True)
         else:
             ignore = shutil.ignore_patterns("__pycache__", ".pytest_cache", ".agentloop")
             shutil.copytree(task.workspace, scratch, symlinks=True, ignore=ignore)
-    except (OSError, shutil.Error) as error:
-        raise TaskError(f"the workspace cannot be copied to {scratch}: {error}") from error
-    return scratch
+    except BaseException as error:
+        shutil.rmtree(scratch.parent, ignore_errors=True)
+        if isinstance(error, (OSError, shutil.Error)):
+            raise TaskError(f"the workspace cannot be copied to {scratch}: {error}") from error
+        raise
 
 
 def _labels(task: Task, workspace: Path) -> dict[str, Any]:
@@ -197,7 +232,6 @@ def _looping(
     options: dict[str, Any],
     order: NodeOrder,
     memory: ProjectMemory,
-    run_id: str,
     on_node: Callable[[str, Sequence[str]], object] | None,
 ) -> LoopingAgentLoop:
     bridge = memory.bridge(task=task.name, node=None)
@@ -220,7 +254,4 @@ def _looping(
         inner_loop_factory=make_inner,
         node_provider=next_node,
         should_continue=order.should_continue,
-        ledger=memory.ledger,
-        run_id=run_id,
-        labels=_labels(task, Path(".")),
     )

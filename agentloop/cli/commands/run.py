@@ -12,11 +12,12 @@ from typing import Any
 
 import anyio
 
-from agentloop.cli.terminal import complain
+from agentloop.cli.places import go_on_with
+from agentloop.cli.terminal import complain, shown_path
 from agentloop.cli.view import JsonView, PlainView, View
 from agentloop.errors import StreamFailed
 from agentloop.messages import LoopResult
-from agentloop.tasks import TaskRun, begin_task, load_task, open_memory
+from agentloop.tasks import TaskRun, begin_task, load_task
 
 __all__ = ("execute",)
 
@@ -24,18 +25,22 @@ _SIGNAL_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Run the task; return 0 on SUCCESS, 1 on FAILURE, 130 or 143 when a signal stopped it."""
+    """Run the task; return 0 on SUCCESS, 1 on FAILURE, 130 or 143 when a signal stopped it.
+
+    Raises:
+        OSError: What is shown could not be written: the run was aborted.
+    """
     _set_up_log(arguments.debug)
     task = load_task(Path(arguments.task), overrides=arguments.set)
     if arguments.db is not None:
         task = dataclasses.replace(task, state=Path(arguments.db).resolve())
     view = _view(arguments.json)
-    memory = open_memory(task.state)
+    run = begin_task(task, on_node=view.node)
     try:
-        run = begin_task(task, memory, on_node=view.node)
         return anyio.run(_watch, run, view)
     finally:
-        memory.close()
+        view.close()
+        run.close()
 
 
 def _set_up_log(debug: bool) -> None:
@@ -58,25 +63,33 @@ def _view(as_json: bool) -> View:
 
 
 async def _watch(run: TaskRun, view: View) -> int:
-    view.begin({"run": run.run_id, "task": run.task.name, "workspace": str(run.workspace)})
     stopped: list[int] = []
+    unseen: OSError | None = None
     try:
         async with run.loop as loop, anyio.create_task_group() as tasks:
             tasks.start_soon(_listen, loop, stopped, tasks.cancel_scope)
-            await loop.sink.write({"type": "TICK"})
-            async for frame in loop.source:
-                view.frame(frame)
-                sys.stdout.flush()
+            try:
+                view.begin({"run": run.run_id, "task": run.task.name, "workspace": shown_path(run.workspace)})
+                await loop.sink.write({"type": "TICK"})
+                async for frame in loop.source:
+                    view.frame(frame)
+                    sys.stdout.flush()
+            except OSError as error:
+                # Nobody sees what the agent does any more, so it is not to do it.
+                unseen = error
+                loop.abort("output_aborted")
             tasks.cancel_scope.cancel()
     except StreamFailed as failure:
         complain(f"agentloop: {failure.__cause__ or failure}")
     finally:
         with anyio.move_on_after(5, shield=True):
             await run.aclose()
+    if unseen is not None:
+        raise unseen
     result = run.loop.result
     assert result is not None
     succeeded = run.succeeded(result)
-    view.end(_facts(run, result, succeeded), run.memory.learned())
+    view.end(_facts(run, result, succeeded), run.memory.learned(), go_on_with(run.task.state, run.run_id))
     if stopped:
         return stopped[0]
     return 0 if succeeded else 1
@@ -101,7 +114,7 @@ def _facts(run: TaskRun, result: LoopResult, succeeded: bool) -> dict[str, Any]:
         "reason": result.reason,
         "evidence": result.evidence,
         "iterations": run.cycles(),
-        "usage": dict(result.usage),
+        "usage": run.usage(),
         "warnings": list(result.warnings),
         "workspace": str(run.workspace),
         "ledger": str(run.task.state),

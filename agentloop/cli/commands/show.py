@@ -54,5 +54,5 @@ def _show_frames(ledger: ProjectLedger, run: str, *, as_json: bool) -> int:
         complain(f"agentloop: {report.divergence}")
         return 1
     result = report.result or {"status": "OPEN", "reason": "not ended", "iterations": report.steps}
-    view.end(result, ())
+    view.end(result, (), ())
     return 0
