@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import anyio
@@ -242,6 +243,25 @@ async def test_v22_a_cancelled_reader_loses_nothing() -> None:
         tasks.cancel_scope.cancel()
     await buffer.sink.write("kept")
     assert (await buffer.source.receive()).text == "kept"
+    assert balanced(buffer)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize(
+    ("strategy", "left"), [("drop-oldest", ["b"]), ("drop-newest", ["a"]), ("block", ["a", "b"])]
+)
+async def test_a_reader_cancelled_with_a_frame_in_its_hands_leaves_what_the_limit_allows(
+    strategy: Strategy, left: list[str]
+) -> None:
+    # Only asyncio's own cancel() can strike between the wake-up and the run of a task.
+    buffer = FrameBuffer(1, strategy)
+    reader = asyncio.ensure_future(buffer.source.receive())
+    await settle()
+    assert [buffer.sink.write_nowait(text) for text in "ab"] == [True, True]
+    reader.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reader
+    assert [frame.text for frame in buffer.frames] == left
     assert balanced(buffer)
 
 

@@ -156,6 +156,25 @@ async def test_a_merge_reader_is_handed_frames_beyond_a_tiny_limit() -> None:
     assert got == ["a", "b"]
 
 
+async def test_what_a_merge_was_handed_does_not_stay_beyond_the_limits() -> None:
+    buffers = [FrameBuffer(1, "drop-oldest") for _ in range(2)]
+    merged = merge(*(buffer.source for buffer in buffers))
+    got: list[str] = []
+
+    async def read() -> None:
+        got.append((await merged.receive()).text)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(read)
+        await settle()
+        for buffer in buffers:
+            for text in "ab":
+                buffer.sink.write_nowait(text)
+    assert got == ["a"]
+    assert [buffer.statistics().buffered for buffer in buffers] == [1, 1]
+    assert [merged.receive_nowait().text for _ in range(3)] == ["a", "b", "b"]
+
+
 async def test_merge_of_merges_waits_too() -> None:
     inner, outer = FrameBuffer(), FrameBuffer()
     merged = merge(merge(inner.source), outer.source)

@@ -268,6 +268,19 @@ async def test_an_abort_cuts_the_turn_and_the_next_one_starts_afresh(by_frame: b
     assert (stuck.turns, stuck.cancelled) == (2, 1)
 
 
+async def test_what_a_cut_turn_goes_on_saying_is_not_heard() -> None:
+    async def cuts_itself(prompt: list[Frame], ctx: object) -> AsyncIterator[str]:
+        yield "before"
+        duplex.abort()
+        yield "after"
+
+    async with turn_duplex(cuts_itself) as duplex:
+        await duplex.sink.write("go")
+        assert [frame.type for frame in await turn_of(duplex)] == [TEXT, DONE]
+        await settle()
+        assert duplex.source.statistics().buffered == 0
+
+
 async def test_an_abort_forgets_prompts_that_wait() -> None:
     duplex = turn_duplex(echo)
     await duplex.sink.write("forgotten")

@@ -450,6 +450,23 @@ async def test_with_block_the_slowest_branch_sets_the_pace() -> None:
     assert fast.receive_nowait().text == "b"
 
 
+async def test_a_branch_waits_until_the_slowest_has_room() -> None:
+    fast, slow = tee(filled(*"ab").source, 2, limit=1, strategy="block")
+    assert (await fast.receive()).text == "a"
+    got: list[Frame] = []
+
+    async def read() -> None:
+        got.append(await fast.receive())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(read)
+        await settle()
+        assert got == []
+        assert (await slow.receive()).text == "a"
+    assert texts(got) == ["b"]
+    assert texts(await slow.collect()) == ["b"]
+
+
 async def test_a_cancelled_branch_lets_another_one_read_on() -> None:
     source = FrameBuffer()
     leader, follower = tee(source.source, 2)
