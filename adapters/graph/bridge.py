@@ -33,7 +33,7 @@ _TRUST: Final = {"agent": "model", "evaluator": "model", "tool": "tool"}
 _MAX_EVIDENCE: Final = 4_096
 
 
-def reward_for(outcome: RunOutcome, rewards: Mapping[str, float] = DEFAULT_REWARDS) -> float | None:
+def reward_for(outcome: RunOutcome, *, rewards: Mapping[str, float] = DEFAULT_REWARDS) -> float | None:
     """Return what the move to a run's node earned, -1 to 1; None if nothing."""
     row = "success" if outcome.status is NodeStatus.SUCCESS else outcome.reason
     if row not in rewards:
@@ -199,7 +199,7 @@ class GraphBridge:
         if not taken.applied:
             reasons = "; ".join(taken.trace.reasons) or "by policy"
             return {**done, "problem": f"the move to {target!r} was denied: {reasons}"}
-        value = reward_for(outcome, self._rewards)
+        value = reward_for(outcome, rewards=self._rewards)
         if value is not None:
             cause = write_cause(outcome.run_id, "reward")
             value_of(self._graph.reward(value, edge_id=taken.edge_id, actor=self.actor, cause=cause))
