@@ -1,0 +1,544 @@
+"""The graph against a model in dictionaries, through two handles on one file.
+
+Every rule runs a verb on either handle and on the model and compares the answers. After every
+rule the chains are verified, the projection is compared with a replay of the log, and every
+node, edge, cursor, statistic and order is compared with the model. networkx is the oracle for
+cycles and order. `RELIABILITY=full` runs many more and longer programs.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import networkx as nx
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from graphstate import Adaptogen, ErrorCode, Fail, Ok, Result, UnitFailed
+
+FULL = os.environ.get("RELIABILITY") == "full"
+
+ACTORS = st.sampled_from(["developer", "developer", "developer", "robot"])
+NODES = st.sampled_from(["a", "b", "c", "d", "e"])
+EDGES = st.sampled_from(["e1", "e2", "e3", "e4", "e5", "e6"])
+EDGE_KINDS = st.sampled_from(["transition", "transition", "dependency", "dependency", "reference"])
+STATUSES = st.sampled_from(["active", "active", "archived", "deprecated"])
+NAMES = st.sampled_from(["before", "between"])
+CAUSES = st.none() | st.sampled_from(["cause 1", "cause 2"])
+HANDLES = st.integers(0, 1)
+PAYLOADS = st.dictionaries(
+    st.sampled_from("xyz"), st.none() | st.integers(-3, 3) | st.text(max_size=3), max_size=3
+)
+WEIGHTS = st.sampled_from([0, 0.5, 1, 2])
+REWARDS = st.sampled_from([-1, 0, 0.5, 1])
+TRAIL = 64
+
+
+@dataclass
+class Stat:
+    visits: int = 0
+    successes: int = 0
+    failures: int = 0
+    ema: float = 0.0
+
+
+@dataclass
+class Cursor:
+    nodes: list[str] = field(default_factory=list)
+    trail: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass
+class Model:
+    """What the graph should hold, in the plainest form."""
+
+    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    edges: dict[str, dict[str, Any]] = field(default_factory=dict)
+    cursors: dict[str, Cursor] = field(default_factory=lambda: {"developer": Cursor(), "robot": Cursor()})
+    stats: dict[tuple[str, str], Stat] = field(default_factory=dict)
+    alpha: float = 0.3
+    causes: dict[str, tuple[str, Any]] = field(default_factory=dict)
+
+    def active(self, node: str) -> bool:
+        return bool(self.nodes[node]["status"] == "active")
+
+    def out(self, actor: str) -> Iterator[tuple[str, str, str]]:
+        """(edge, from, to) of the moves that are legal for an actor."""
+        for head in self.cursors[actor].nodes:
+            for name, edge in self.edges.items():
+                if edge["src"] == head and edge["kind"] == "transition" and self.active(edge["dst"]):
+                    yield name, head, edge["dst"]
+
+    def dependencies(self, *, without: str | None = None) -> nx.DiGraph:
+        graph = nx.DiGraph()
+        graph.add_nodes_from(self.nodes)
+        for name, edge in self.edges.items():
+            if edge["kind"] == "dependency" and name != without:
+                graph.add_edge(edge["src"], edge["dst"])
+        return graph
+
+    def ready(self, done: set[str]) -> list[str]:
+        graph = self.dependencies()
+        return sorted(
+            node
+            for node in self.nodes
+            if self.active(node) and node not in done and set(graph.predecessors(node)) <= done
+        )
+
+    def move(self, actor: str, edge: str, src: str, dst: str) -> None:
+        cursor = self.cursors[actor]
+        cursor.nodes = [node for node in cursor.nodes if node != src or node == dst]
+        if dst not in cursor.nodes:
+            cursor.nodes.append(dst)
+        cursor.trail = [(edge, dst), *cursor.trail][:TRAIL]
+        for scope in (("edge", edge), ("node", dst)):
+            self.stats.setdefault(scope, Stat()).visits += 1
+
+    def credit(self, moves: list[tuple[str, str]], value: float, fade: float) -> None:
+        weight = 1.0
+        for edge, dst in moves:
+            for scope in (("edge", edge), ("node", dst)):
+                if scope[1] in (self.edges if scope[0] == "edge" else self.nodes):
+                    stat = self.stats.setdefault(scope, Stat())
+                    stat.ema += self.alpha * weight * (value - stat.ema)
+                    stat.successes += value >= 0
+                    stat.failures += value < 0
+            weight *= fade
+
+
+class Failed(Exception):
+    """The model's verdict that a verb must fail."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class GraphMachine(RuleBasedStateMachine):
+    """Verbs on two handles and on the model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.mkdtemp(prefix="graph-machine-")
+        self.path = os.path.join(self.folder, "graph.db")
+        self.clock = 1_000_000
+        self.graphs = [self.open(), self.open()]
+        self.model = Model()
+        self.checkpoints: dict[str, tuple[int, Model]] = {}
+
+    def open(self) -> Adaptogen:
+        return Adaptogen.open(self.path, seed=False, now=self.now)
+
+    def now(self) -> int:
+        self.clock += 1
+        return self.clock
+
+    def teardown(self) -> None:
+        for graph in self.graphs:
+            graph.close()
+        shutil.rmtree(self.folder)
+
+    @contextmanager
+    def expecting(self, result: Callable[[], Result[Any]]) -> Iterator[Callable[[], Any]]:
+        """Run the model's half in the block; it takes the verb's value, or raises `Failed`."""
+        answers: list[Result[Any]] = []
+
+        def value() -> Any:
+            answers.append(result())
+            assert isinstance(answers[0], Ok), answers[0]
+            return answers[0].value
+
+        try:
+            yield value
+        except Failed as failed:
+            code = failed.code
+        else:
+            assert answers, "the model must ask for the value"
+            return
+        answer = result()
+        assert isinstance(answer, Fail), answer
+        assert (answer.code, bool(answer.hint)) == (code, True), answer
+
+    # ------------------------------------------------------------------ memory
+
+    @initialize(handle=HANDLES)
+    def begin_with_a_ring(self, handle: int) -> None:
+        for node in ("a", "b", "c", "d"):
+            self.remember(handle, node, None, None, "keep", {}, None, None, None)
+            handle = 1 - handle
+        for name, src, dst in (("e1", "a", "b"), ("e2", "b", "c"), ("e3", "c", "a"), ("e4", "a", "b")):
+            self.link(handle, src, dst, "transition", name, 1, False)
+        self.depend(handle, "b", "a", "e5")
+        self.set_cursor(handle, ["a"], "developer")
+        self.set_tunable(handle, "snapshotInterval", 5)
+
+    @rule(
+        handle=HANDLES,
+        id=NODES,
+        label=st.none() | st.text(max_size=4),
+        kind=st.none() | st.sampled_from(["fact", "task"]),
+        way=st.sampled_from(["keep", "payload", "patch"]),
+        payload=PAYLOADS,
+        tags=st.none() | st.lists(st.sampled_from(["p", "q"]), max_size=3),
+        status=st.none() | STATUSES,
+        version=st.none() | st.integers(0, 3),
+        cause=CAUSES,
+    )
+    def remember(
+        self, handle: int, id: str, label: str | None, kind: str | None, way: str, payload: dict[str, Any],
+        tags: list[str] | None, status: str | None, version: int | None, cause: str | None = None,
+    ) -> None:  # fmt: skip
+        given: dict[str, Any] = {"label": label, "kind": kind, "tags": tags, "status": status}
+        given |= {} if way == "keep" else {way: payload}
+        given |= {"expect_version": version, "cause": cause}
+        graph, model = self.graphs[handle], self.model
+        with self.expecting(lambda: graph.remember(id, **given)) as value:
+            if cause in model.causes:
+                verb, first = model.causes[cause]
+                if verb != "remember":
+                    raise Failed(ErrorCode.CONFLICT)
+                assert value() == first
+                return
+            default = {
+                "kind": "state",
+                "label": id,
+                "payload": {},
+                "tags": [],
+                "status": "active",
+                "version": 0,
+            }
+            node = dict(model.nodes.get(id, default))
+            if version is not None and version != node["version"]:
+                raise Failed(ErrorCode.CONFLICT)
+            node["version"] += 1
+            node |= {key: given[key] for key in ("label", "kind", "status") if given[key] is not None}
+            if tags is not None:
+                node["tags"] = list(dict.fromkeys(tags))
+            if way == "payload":
+                node["payload"] = payload
+            elif way == "patch":
+                merged = node["payload"] | payload
+                node["payload"] = {
+                    key: item for key, item in merged.items() if payload.get(key, 0) is not None
+                }
+            model.nodes[id] = node
+            answer = value()
+            assert shown(answer) == node
+            if cause is not None:
+                model.causes[cause] = ("remember", answer)
+
+    @rule(handle=HANDLES, id=NODES, verb=st.sampled_from(["archive", "deprecate"]))
+    def set_aside(self, handle: int, id: str, verb: str) -> None:
+        with self.expecting(lambda: getattr(self.graphs[handle], verb)(id)) as value:
+            if id not in self.model.nodes:
+                raise Failed(ErrorCode.NOT_FOUND)
+            self.model.nodes[id]["status"] = f"{verb}d"
+            assert shown(value()) == self.model.nodes[id]
+
+    # ------------------------------------------------------------------ structure
+
+    @rule(
+        handle=HANDLES, src=NODES, dst=NODES, kind=EDGE_KINDS, id=EDGES, weight=WEIGHTS, upsert=st.booleans()
+    )  # fmt: skip
+    def link(self, handle: int, src: str, dst: str, kind: Any, id: str, weight: float, upsert: bool) -> None:
+        graph, model = self.graphs[handle], self.model
+        with self.expecting(
+            lambda: graph.link(src, dst, kind=kind, id=id, weight=weight, upsert=upsert)
+        ) as value:
+            if src not in model.nodes or dst not in model.nodes:
+                raise Failed(ErrorCode.NOT_FOUND)
+            old = model.edges.get(id)
+            if old is not None and not upsert:
+                raise Failed(ErrorCode.DUPLICATE_ID)
+            if kind == "dependency" and nx.has_path(model.dependencies(without=id), dst, src):
+                self.check_cycle(graph.link(src, dst, kind=kind, id=id, upsert=upsert), src, dst, id)
+                raise Failed(ErrorCode.CYCLE_REJECTED)
+            if old is not None and (old["src"], old["dst"]) != (src, dst):
+                model.stats.pop(("edge", id), None)
+            version = (old["version"] if old else 0) + 1
+            model.edges[id] = {"src": src, "dst": dst, "kind": kind, "weight": weight, "version": version}
+            assert edge_shown(value()) == model.edges[id]
+
+    def check_cycle(self, refused: Result[Any], src: str, dst: str, id: str) -> None:
+        assert isinstance(refused, Fail)
+        cycle = refused.details["cycle"]
+        assert (cycle[0], cycle[1], cycle[-1]) == (src, dst, src)
+        graph = self.model.dependencies(without=id)
+        assert all(graph.has_edge(*step) for step in pairwise(cycle[1:]))
+
+    @precondition(lambda self: self.model.dependencies().edges)
+    @rule(handle=HANDLES, data=st.data(), id=EDGES)
+    def close_a_cycle(self, handle: int, data: st.DataObject, id: str) -> None:
+        dependencies = self.model.dependencies()
+        first = data.draw(st.sampled_from(sorted(src for src, _ in dependencies.edges)))
+        last = data.draw(st.sampled_from(sorted(nx.descendants(dependencies, first))))
+        self.link(handle, last, first, "dependency", id, 1, True)
+
+    @rule(handle=HANDLES, node=NODES, prereq=NODES, id=EDGES)
+    def depend(self, handle: int, node: str, prereq: str, id: str) -> None:
+        graph, model = self.graphs[handle], self.model
+        with self.expecting(lambda: graph.depend(node, prereq, id=id)) as value:
+            if node not in model.nodes or prereq not in model.nodes:
+                raise Failed(ErrorCode.NOT_FOUND)
+            if id in model.edges:
+                raise Failed(ErrorCode.DUPLICATE_ID)
+            if nx.has_path(model.dependencies(), node, prereq):
+                raise Failed(ErrorCode.CYCLE_REJECTED)
+            model.edges[id] = {"src": prereq, "dst": node, "kind": "dependency", "weight": 1, "version": 1}
+            assert edge_shown(value()) == model.edges[id]
+
+    @rule(handle=HANDLES, id=EDGES)
+    def unlink(self, handle: int, id: str) -> None:
+        with self.expecting(lambda: self.graphs[handle].unlink(id)) as value:
+            if id not in self.model.edges:
+                raise Failed(ErrorCode.NOT_FOUND)
+            del self.model.edges[id]
+            self.model.stats.pop(("edge", id), None)
+            assert value() is True
+
+    # ------------------------------------------------------------------ moving and learning
+
+    @rule(handle=HANDLES, nodes=st.lists(NODES, max_size=3), actor=ACTORS)
+    def set_cursor(self, handle: int, nodes: list[str], actor: str) -> None:
+        model = self.model
+        with self.expecting(lambda: self.graphs[handle].set_cursor(nodes, actor=actor)) as value:
+            for node in nodes:
+                if node not in model.nodes:
+                    raise Failed(ErrorCode.NOT_FOUND)
+                if not model.active(node):
+                    raise Failed(ErrorCode.ILLEGAL_TRANSITION)
+            model.cursors[actor].nodes = list(dict.fromkeys(nodes))
+            assert value() == nodes
+
+    @rule(handle=HANDLES, to=NODES, actor=ACTORS)
+    def transition(self, handle: int, to: str, actor: str) -> None:
+        with self.expecting(lambda: self.graphs[handle].transition(to, actor=actor)) as value:
+            edge, src = self.chosen(to, actor)
+            self.model.move(actor, edge, src, to)
+            outcome = value()
+            assert (outcome.applied, outcome.edge_id, outcome.from_, outcome.to) == (True, edge, src, to)
+
+    def chosen(self, to: str, actor: str) -> tuple[str, str]:
+        if to not in self.model.nodes:
+            raise Failed(ErrorCode.NOT_FOUND)
+        if not self.model.active(to):
+            raise Failed(ErrorCode.ILLEGAL_TRANSITION)
+        for edge, src, dst in self.model.out(actor):
+            if dst == to:
+                return edge, src
+        raise Failed(ErrorCode.ILLEGAL_TRANSITION)
+
+    @rule(handle=HANDLES, id=EDGES, actor=ACTORS)
+    def transition_by_edge(self, handle: int, id: str, actor: str) -> None:
+        model = self.model
+        with self.expecting(lambda: self.graphs[handle].transition(edge_id=id, actor=actor)) as value:
+            if id not in model.edges:
+                raise Failed(ErrorCode.NOT_FOUND)
+            legal = {edge: (src, dst) for edge, src, dst in model.out(actor)}
+            if id not in legal:
+                raise Failed(ErrorCode.ILLEGAL_TRANSITION)
+            model.move(actor, id, *legal[id])
+            assert value().edge_id == id
+
+    @precondition(lambda self: any(self.model.out("developer")))
+    @rule(handle=HANDLES, data=st.data(), count=st.integers(1, 4))
+    def walk(self, handle: int, data: st.DataObject, count: int) -> None:
+        for _ in range(count):
+            legal = list(self.model.out("developer"))
+            if legal:
+                edge, src, to = data.draw(st.sampled_from(legal))
+                outcome = self.graphs[handle].transition(to, edge_id=edge).unwrap()
+                self.model.move("developer", edge, src, to)
+                assert (outcome.edge_id, outcome.from_, outcome.to) == (edge, src, to)
+
+    @rule(handle=HANDLES, to=st.none() | NODES, reward=st.none() | REWARDS, actor=ACTORS)
+    def step(self, handle: int, to: str | None, reward: float | None, actor: str) -> None:
+        graph, model = self.graphs[handle], self.model
+        ranked = graph.suggest(actor=actor)
+        with self.expecting(lambda: graph.step(to, reward=reward, actor=actor)) as value:
+            if not model.cursors[actor].nodes:
+                raise Failed(ErrorCode.INVALID_INPUT)
+            best = next((move for move in ranked if to is None or move.to == to), None)
+            if best is None:
+                if to is not None:
+                    self.chosen(to, actor)
+                raise Failed(ErrorCode.NO_MOVES)
+            model.move(actor, best.edge_id, best.from_, best.to)
+            if reward is not None:
+                model.credit([(best.edge_id, best.to)], reward, 1)
+            taken = value()
+            assert (taken.to, taken.suggestion, taken.outcome.edge_id) == (best.to, best, best.edge_id)
+            assert (taken.reward is None) == (reward is None)
+            assert taken.done == (not list(model.out(actor)))
+
+    @rule(
+        handle=HANDLES,
+        value=REWARDS,
+        id=st.none() | st.none() | EDGES,
+        trace=st.booleans(),
+        actor=ACTORS,
+        depth=st.integers(0, 4),
+    )
+    def reward(self, handle: int, value: float, id: str | None, trace: bool, actor: str, depth: int) -> None:
+        graph, model = self.graphs[handle], self.model
+        with self.expecting(
+            lambda: graph.reward(value, edge_id=id, trace=trace, depth=depth, lambda_=0.5, actor=actor)
+        ) as answer:
+            if id is not None:
+                if id not in model.edges:
+                    raise Failed(ErrorCode.NOT_FOUND)
+                moves, fade = [(id, model.edges[id]["dst"])], 1.0
+            else:
+                moves, fade = model.cursors[actor].trail[: depth if trace else 1], 0.5
+            if not moves:
+                raise Failed(ErrorCode.NOT_FOUND)
+            model.credit(moves, value, fade)
+            assert answer().scopes == 2 * len(moves)
+
+    @precondition(lambda self: len(self.model.cursors["developer"].trail) > 1)
+    @rule(handle=HANDLES, value=REWARDS, depth=st.integers(0, 4))
+    def reward_the_way(self, handle: int, value: float, depth: int) -> None:
+        self.reward(handle, value, None, True, "developer", depth)
+
+    @rule(
+        handle=HANDLES,
+        key=st.sampled_from(["rewardAlpha", "snapshotInterval", "nothing"]),
+        value=st.sampled_from([0, 0.5, 1, -1, 3]),
+    )
+    def set_tunable(self, handle: int, key: str, value: float) -> None:
+        with self.expecting(lambda: self.graphs[handle].set_tunable(key, value)) as answer:
+            good = {"rewardAlpha": 0 <= value <= 1, "snapshotInterval": value in (0, 1, 3, 5)}
+            if not good.get(key):
+                raise Failed(ErrorCode.INVALID_CONFIG)
+            if key == "rewardAlpha":
+                self.model.alpha = value
+            assert answer()[key] == value
+
+    # ------------------------------------------------------------------ time and units
+
+    @rule(handle=HANDLES, name=NAMES)
+    def checkpoint(self, handle: int, name: str) -> None:
+        made = self.graphs[handle].checkpoint(name).unwrap()
+        self.checkpoints[name] = (made.seq, copy.deepcopy(self.model))
+
+    @precondition(lambda self: self.checkpoints)
+    @rule(handle=HANDLES, name=NAMES)
+    def rollback(self, handle: int, name: str) -> None:
+        with self.expecting(lambda: self.graphs[handle].rollback(name)) as value:
+            if name not in self.checkpoints:
+                raise Failed(ErrorCode.CHECKPOINT_NOT_FOUND)
+            seq, model = self.checkpoints[name]
+            self.model = copy.deepcopy(model)
+            self.checkpoints = {key: kept for key, kept in self.checkpoints.items() if kept[0] <= seq}
+            assert value().seq == seq
+
+    @rule(handle=HANDLES, id=NODES, way=st.sampled_from(["good", "failing verb", "exception"]))
+    def unit(self, handle: int, id: str, way: str) -> None:
+        graph, before = self.graphs[handle], copy.deepcopy(self.model)
+        if way == "good":
+            with graph.unit():
+                self.remember(handle, id, "in a unit", None, "keep", {}, None, "active", None)
+                self.set_cursor(handle, [id], "robot")
+            return
+        error = UnitFailed if way == "failing verb" else KeyError
+        with pytest.raises(error), graph.unit():
+            self.remember(handle, id, "in a unit", None, "keep", {}, None, "active", None)
+            self.set_cursor(handle, [id], "robot")
+            if way == "exception":
+                raise KeyError(id)
+            assert not graph.link(id, "nowhere").ok
+            assert not graph.remember(id).ok
+        self.model = before
+
+    @rule(handle=HANDLES)
+    def reopen(self, handle: int) -> None:
+        self.graphs[handle].close()
+        self.graphs[handle] = self.open()
+        assert self.graphs[handle].recovery.trimmed == 0
+
+    # ------------------------------------------------------------------ what always holds
+
+    @invariant()
+    def chains_hold_and_the_projection_is_the_replay(self) -> None:
+        report = self.graphs[0].verify_integrity(deep=True)
+        assert report.ok, report
+
+    @invariant()
+    def both_handles_show_the_model(self) -> None:
+        for graph in self.graphs:
+            assert {node.id: shown(node) for node in graph.recall(limit=1_000)} == self.model.nodes
+            for number in range(1, 7):
+                edge = graph.get_edge(f"e{number}")
+                assert (edge and edge_shown(edge)) == self.model.edges.get(f"e{number}")
+
+    @invariant()
+    def moves_and_statistics_are_those_of_the_model(self) -> None:
+        graph = self.graphs[1]
+        for actor, cursor in self.model.cursors.items():
+            assert graph.cursor(actor=actor) == cursor.nodes
+            moves = [(move.edge_id, move.from_, move.to) for move in graph.legal_moves(actor=actor)]
+            assert moves == list(self.model.out(actor))
+            ranked = graph.suggest(actor=actor)
+            assert [move.edge_id for move in ranked] == [
+                move.edge_id for move in sorted(ranked, key=lambda move: (-move.score, move.edge_id))
+            ]
+            assert sorted(move.edge_id for move in ranked) == sorted(move[0] for move in moves)
+        for kind, ids in (("node", self.model.nodes), ("edge", self.model.edges)):
+            for name in ids:
+                stat, expected = graph.get_stat(kind, name), self.model.stats.get((kind, name))
+                assert (stat is None) == (expected is None), (kind, name)
+                if stat is not None and expected is not None:
+                    counts = (expected.visits, expected.successes, expected.failures)
+                    assert (stat.visits, stat.successes, stat.failures) == counts
+                    assert math.isclose(stat.ema_reward, expected.ema, abs_tol=1e-9)
+
+    @invariant()
+    def order_is_that_of_networkx(self) -> None:
+        graph, dependencies = self.graphs[0], self.model.dependencies()
+        topology = graph.topo()
+        assert not topology.cyclic
+        assert nx.is_directed_acyclic_graph(dependencies)
+        place = {node: index for index, node in enumerate(topology.order)}
+        assert place.keys() == self.model.nodes.keys()
+        assert all(place[src] < place[dst] for src, dst in dependencies.edges)
+        assert graph.ready() == self.model.ready(set())
+        assert graph.ready(["a", "b"]) == self.model.ready({"a", "b"})
+        for node in self.model.nodes:
+            assert graph.ancestors(node) == sorted(nx.ancestors(dependencies, node))
+
+    @invariant()
+    def checkpoints_are_those_of_the_model(self) -> None:
+        listed = {checkpoint.name: checkpoint.seq for checkpoint in self.graphs[1].list_checkpoints()}
+        assert listed == {name: seq for name, (seq, _) in self.checkpoints.items()}
+
+
+def shown(node: Any) -> dict[str, Any]:
+    return {
+        "kind": node.kind, "label": node.label, "payload": node.payload, "tags": list(node.tags),
+        "status": node.status, "version": node.version,
+    }  # fmt: skip
+
+
+def edge_shown(edge: Any) -> dict[str, Any]:
+    return {key: getattr(edge, key) for key in ("src", "dst", "kind", "weight", "version")}
+
+
+TestGraphMachine = GraphMachine.TestCase
+TestGraphMachine.settings = settings(
+    max_examples=3_000 if FULL else 70,
+    stateful_step_count=60 if FULL else 40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
+)
