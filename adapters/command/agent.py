@@ -248,7 +248,8 @@ def create_command_adapter(argv: Sequence[str | PathLike[str]], **options: Any) 
 def command_adapter(options: Mapping[str, Json], context: AdapterContext) -> FrameDuplex:
     """Return the duplex for the options of a task file: the entry point ``command``.
 
-    The command runs in the workspace; ``cwd`` is relative to it.
+    The command runs in the workspace; ``cwd`` is relative to it. A program named with a
+    relative path, as ``./agent``, stands beside the task file.
 
     Raises:
         AgentLoopConfigError: An option is missing, unknown or of the wrong type.
@@ -256,4 +257,7 @@ def command_adapter(options: Mapping[str, Json], context: AdapterContext) -> Fra
     read = read_options("command", _Options, options)
     given = msgspec.structs.asdict(read)
     given["cwd"] = context.workspace / (read.cwd or "")
-    return create_command_adapter(given.pop("argv"), environ=context.environ, **given)
+    argv = given.pop("argv")
+    if argv and os.sep in argv[0]:
+        argv = [str(context.base / argv[0]), *argv[1:]]
+    return create_command_adapter(argv, environ=context.environ, **given)

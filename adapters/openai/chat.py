@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ("OpenAIChat", "create_openai_adapter", "openai_adapter")
 
 _OPENAI: Final = "https://api.openai.com/v1"
+_MODEL_VARIABLE: Final = "OPENAI_MODEL"
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -77,8 +78,6 @@ class OpenAIChat:
         connect_timeout_ms: int = 10_000,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        if not isinstance(model, str) or not model:
-            raise AgentLoopConfigError(f"the openai adapter needs 'model', the model's name, not {model!r}")
         environ = os.environ if environ is None else environ
         self.model = model
         own_address = base_url or environ.get("OPENAI_BASE_URL")
@@ -87,6 +86,11 @@ class OpenAIChat:
         self._given = client
         self._client: openai.AsyncOpenAI | None = None
         self._key = _find_key(api_key, api_key_env, environ, self._base_url) if client is None else Secret("")
+        if not isinstance(model, str) or not model:
+            raise AgentLoopConfigError(
+                f"the openai adapter needs 'model', the name {self._server} knows the model by, not {model!r} "
+                f"(a task file may leave it to the variable {_MODEL_VARIABLE})"
+            )
         self._redactor = Redactor([self._key.reveal()])
         self._temperature, self._max_output_tokens = temperature, max_output_tokens
         # OpenAI's own newer models refuse the older name, and many other servers know no other.
@@ -325,7 +329,7 @@ def create_openai_adapter(
 class _Options(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What a task file may say about a model. There is no option for the key itself."""
 
-    model: str
+    model: str | None = None
     base_url: str | None = None
     api_key_env: str = "OPENAI_API_KEY"
     temperature: float | None = None
@@ -339,9 +343,13 @@ class _Options(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 def openai_adapter(options: Mapping[str, Json], context: AdapterContext) -> FrameDuplex:
     """Return the duplex for the options of a task file: the entry point ``openai``.
 
+    A task that names no model leaves it to the variable OPENAI_MODEL, as one without
+    ``base_url`` leaves the address to OPENAI_BASE_URL.
+
     Raises:
         AgentLoopConfigError: As `OpenAIChat`, or for an option it does not have.
     """
     given = msgspec.structs.asdict(read_options("openai", _Options, options))
     system = given.pop("system")
+    given["model"] = given["model"] or context.environ.get(_MODEL_VARIABLE, "")
     return create_openai_adapter(system=system, environ=context.environ, **given)

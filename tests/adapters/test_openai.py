@@ -341,7 +341,7 @@ def test_an_address_that_is_none_is_refused(address: str) -> None:
     ("options", "message"),
     [
         ({"modle": "m"}, "did you mean 'model'"),
-        ({}, "missing required field `model`"),
+        ({"base_url": "http://localhost/v1"}, "needs 'model'.*OPENAI_MODEL"),
         ({"model": "m", "timeout_ms": "soon"}, "timeout_ms"),
         ({"model": "m", "api_key": KEY}, "no option 'api_key'"),
     ],

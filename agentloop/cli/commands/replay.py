@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
+
+import msgspec
 
 from agentloop.cli.places import find_state
 from agentloop.cli.terminal import line, say
@@ -24,7 +25,7 @@ def execute(arguments: argparse.Namespace) -> int:
     finally:
         memory.close()
     if arguments.json:
-        say(json.dumps(dataclasses.asdict(report)))
+        say(json.dumps(msgspec.to_builtins(report)))
     else:
         _show(report)
     return 0 if report.ok else 1
