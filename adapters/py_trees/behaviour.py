@@ -292,7 +292,7 @@ class _Run:
             self._take_rest()
             unsubscribe()
             self.over = True
-            if self._host is not None:
+            if self._host is not None and not self.left:
                 self._host.wake()
 
     def stop(self, reason: str) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from contextlib import suppress
 from typing import Any, Final, Literal
 
@@ -37,8 +36,6 @@ TREE_STATUS: Final = "tree:status"
 TREE_ENDED: Final = "tree:ended"
 
 _GRACE_MS: Final = 5_000
-#: Frames of loops that may wait for the end of a tick.
-_HELD: Final = 1_024
 _MAX_MESSAGE: Final = 2_000
 _TERMINAL: Final = (Status.SUCCESS, Status.FAILURE)
 
@@ -63,7 +60,7 @@ class TreeRunner(OneRun):
 
     Attributes:
         source: ``tree:*`` frames, and the frames of every loop with the path of its behaviour
-            in ``meta["behaviour"]``. What a tick changed comes before what its loops say.
+            in ``meta["behaviour"]``. A loop's frames come after its RUNNING and before its end.
         result: None until the end; ``iterations`` are ticks, ``reason`` is ``tree``,
             ``max_iterations``, ``aborted`` or ``error``.
     """
@@ -96,8 +93,7 @@ class TreeRunner(OneRun):
         self._changed = anyio.Event()
         self._ticking: anyio.CancelScope | None = None
         self._abandoned = self._winding = False
-        self._held: deque[Frame] | None = None
-        self._put_down = anyio.Event()
+        self._ticked_through = anyio.Event()
         self._waiting: set[anyio.CancelScope] = set()
         self._ending: ResultReason | None = None
         self._error: Exception | None = None
@@ -118,26 +114,17 @@ class TreeRunner(OneRun):
         return self._portal
 
     async def ready(self) -> None:
-        """Return when no tick is going on."""
-        while self._held is not None:
-            await self._put_down.wait()
+        """Return when no tick is going on and what the last one changed was emitted."""
+        while self._ticking is not None:
+            await self._ticked_through.wait()
 
     async def forward(self, behaviour: Behaviour, frame: Frame) -> None:
-        """Emit a frame of a behaviour's loop, after what the current tick has changed."""
-        frame = _from(behaviour, frame)
-        while self._held is not None and len(self._held) >= _HELD:
-            await self._put_down.wait()
-        if self._held is not None:
-            self._held.append(frame)
-        else:
-            await self._emit(frame)
+        """Emit a frame of a behaviour's loop."""
+        await self._emit(_from(behaviour, frame))
 
     def forward_now(self, behaviour: Behaviour, frame: Frame) -> None:
         """Emit a frame without waiting for anybody."""
-        if self._held is not None:
-            self._held.append(_from(behaviour, frame))
-        else:
-            self._emit_now(_from(behaviour, frame))
+        self._emit_now(_from(behaviour, frame))
 
     def wake(self) -> None:
         """Tick without waiting for the period to pass."""
@@ -216,7 +203,7 @@ class TreeRunner(OneRun):
         for behaviour in self._loops():
             behaviour.host(self)
         # New before the tick: a loop that ends during it is a reason for the next one.
-        self._changed, self._put_down, self._held = anyio.Event(), anyio.Event(), deque()
+        self._changed, self._ticked_through = anyio.Event(), anyio.Event()
         self.ticks += 1
         try:
             with anyio.CancelScope() as self._ticking:
@@ -227,14 +214,9 @@ class TreeRunner(OneRun):
             await self._emit(Frame(TREE_TICK, {"tick": self.ticks, "status": self.root_status.value}))
             for frame in self._news():
                 await self._emit(frame)
-            while self._held:
-                await self._emit(self._held.popleft())
         finally:
-            held, self._held = self._held, None
-            for frame in held:
-                self._emit_now(frame)
             self._ticking = None
-            self._put_down.set()
+            self._ticked_through.set()
 
     async def _tick_in_thread(self) -> None:
         """Tick the tree. Cancelled, wait until the tick is over, but not for ever."""
