@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 from collections.abc import Callable
 from typing import Any, Final, ParamSpec
+
+import msgspec
 
 from agentloop.loop.agent import AgentLoop
 from agentloop.loop.looping import LoopingAgentLoop, LoopingOptions
@@ -21,8 +22,8 @@ def _taking(options: Callable[P, object]) -> Callable[[Callable[..., AgentLoop]]
     return lambda factory: factory
 
 
-def _names(options: type) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(options))
+def _names(options: type[msgspec.Struct]) -> tuple[str, ...]:
+    return options.__struct_fields__
 
 
 _LOOP: Final = _names(LoopOptions)

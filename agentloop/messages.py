@@ -7,7 +7,6 @@ with them is said in `tools`, `checks`, `verdict` and `loop`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
@@ -131,8 +130,7 @@ _SHORT_WORDS: Final = {code: word for word, (code, _) in TOOL_ERRORS.items()}
 # ----------------------------------------------------------------------------------- checks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckOutcome:
+class CheckOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """How one check of the list came out."""
 
     check: str
@@ -142,8 +140,7 @@ class CheckOutcome:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckReport:
+class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
     """How the whole list of checks came out. ``report["allPassed"]`` works too."""
 
     all_passed: bool
@@ -161,8 +158,7 @@ class CheckReport:
 # ---------------------------------------------------------------------------------- verdict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SymbolicUpdate:
+class SymbolicUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """One change the evaluator asks for."""
 
     name: str
@@ -170,16 +166,14 @@ class SymbolicUpdate:
     op: Literal["assert", "set", "retract"] = "assert"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RejectedUpdate:
+class RejectedUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """An update that was left out, and why."""
 
     update: Json
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluatorResult:
+class EvaluatorResult(msgspec.Struct, frozen=True, kw_only=True):
     """What the evaluator decided about one cycle."""
 
     status: NodeStatus
@@ -204,8 +198,7 @@ ResultReason: TypeAlias = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOutcome:
+class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What a finished run is about to say, for whoever writes it down before it is said."""
 
     run_id: str
@@ -219,8 +212,7 @@ class RunOutcome:
     retrieval_ids: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopResult:
+class LoopResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended. Set before the stream ends, so it survives every frame loss."""
 
     status: NodeStatus
@@ -232,9 +224,9 @@ class LoopResult:
     #: The text of the last agent turn that ended.
     agent_text: str = ""
     #: A snapshot of the symbolic state.
-    symbolics: Mapping[str, Json] = field(default_factory=dict)
+    symbolics: Mapping[str, Json] = msgspec.field(default_factory=dict)
     #: Sums over the run, as ``input_tokens``.
-    usage: Mapping[str, int] = field(default_factory=dict)
+    usage: Mapping[str, int] = msgspec.field(default_factory=dict)
     dropped_frames: int = 0
     #: The original exception when the reason is ``error``.
     error: BaseException | None = None

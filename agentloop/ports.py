@@ -7,7 +7,6 @@ Streams: `Source`, `Sink`, `FrameDuplex`. Models: `ModelCore`. Observers: `Tap`.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
 from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
@@ -40,8 +39,7 @@ __all__ = (
 # ---------------------------------------------------------------------------------- streams
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrameStats:
+class FrameStats(msgspec.Struct, frozen=True, kw_only=True):
     """What a buffer has seen: ``written == read + dropped + buffered + discarded``, always."""
 
     buffered: int

@@ -56,8 +56,7 @@ __all__ = ("Divergence", "ReplayReport", "replay")
 FrameHook = Callable[[Frame], object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Divergence:
+class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     """The first place where a replay differs from the record."""
 
     #: Number of the entry; 0 if the ledger could not be read at all.
@@ -71,8 +70,7 @@ class Divergence:
         return f"entry {self.seq}: {self.what}: recorded {self.recorded!r}, replayed {self.replayed!r}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayReport:
+class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a replay found."""
 
     run: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from agentloop._canonical import Json, NotJson, decode
 from agentloop.errors import DamagedLedger, LedgerError, RunNotFound, UnsupportedVersion
@@ -19,8 +20,7 @@ __all__ = ("Entry", "LedgerReport", "RunLedger", "find_run")
 STEP = "step"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of a run, decoded."""
 
     seq: int
@@ -30,8 +30,7 @@ class Entry:
     data: Json
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerReport:
+class LedgerReport(msgspec.Struct, frozen=True, kw_only=True):
     """What `RunLedger.verify` found."""
 
     ok: bool

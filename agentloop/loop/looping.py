@@ -9,7 +9,6 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, cast
 
 import anyio
@@ -68,8 +67,7 @@ class InnerLoop(Protocol):
     async def __aexit__(self, *exc_info: Any) -> bool | None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopingOptions:
+class LoopingOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The outer options of `create_looping_agent_loop`, which documents them."""
 
     inner_loop_factory: Callable[..., InnerLoop]
@@ -360,7 +358,7 @@ class LoopingAgentLoop(OneRun):
         ending = self._state.ending
         dropped = self._buffer.statistics().dropped
         if ending == "inner" and self.results:
-            return replace(self.results[-1], dropped_frames=dropped)
+            return msgspec.structs.replace(self.results[-1], dropped_frames=dropped)
         failure = self._failure
         return LoopResult(
             status=NodeStatus.SUCCESS if self._state.phase is RoundPhase.DONE else NodeStatus.FAILURE,

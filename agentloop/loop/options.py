@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal
+
+import msgspec
 
 from agentloop._canonical import NotJson, encode
 from agentloop.determinism import Clock, IdFactory, SystemClock
@@ -23,8 +23,7 @@ OverflowStrategy = Literal["drop-oldest", "drop-newest", "block"]
 CommitMode = Literal["turn", "cycle"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopOptions:
+class LoopOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Every option of `create_agent_loop`, which documents them."""
 
     agent_adapter: AdapterLike | None = None
@@ -36,9 +35,9 @@ class LoopOptions:
     checks_list: Sequence[str] | None = None
     max_retries: int = 5
     max_iterations: int = 10
-    tool_adapters: Mapping[str, ToolAdapter] = field(default_factory=dict)
+    tool_adapters: Mapping[str, ToolAdapter] = msgspec.field(default_factory=dict)
     tool_timeout_ms: float | None = 30_000
-    initial_symbolics: Mapping[str, Any] = field(default_factory=dict)
+    initial_symbolics: Mapping[str, Any] = msgspec.field(default_factory=dict)
     symbolic_names: Mapping[str, str] | None = None
     context: Mapping[str, Any] | None = None
     on_progress: Callable[[str, dict[str, Any]], Any] | None = None
@@ -61,10 +60,10 @@ class LoopOptions:
     raise_errors: bool = False
     graph: OutcomeBridge | None = None
     id_factory: IdFactory | None = None
-    clock: Clock = field(default_factory=SystemClock)
+    clock: Clock = msgspec.field(default_factory=SystemClock)
     ledger: LedgerStore | None = None
     run_id: str | None = None
-    labels: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, Any] = msgspec.field(default_factory=dict)
     commit: CommitMode = "turn"
     durability: Literal["power", "process"] = "power"
     record_prompts: Literal["parts", "digest"] = "parts"
@@ -100,7 +99,7 @@ class LoopOptions:
             encode(dict(self.labels))
         except NotJson as error:
             raise TypeError(f"labels must be JSON: {error}") from error
-        object.__setattr__(self, "checks_list", _check_list(self.checks_list))
+        msgspec.structs.force_setattr(self, "checks_list", _check_list(self.checks_list))
 
 
 _REQUIRED: Final = (
@@ -169,7 +168,7 @@ def options_from_camel(options: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         TypeError: A name that is no option; unknown names are never passed over.
     """
-    known = {field.name for field in dataclasses.fields(LoopOptions)} | {
+    known = set(LoopOptions.__struct_fields__) | {
         "inner_loop_factory",
         "should_continue",
         "node_provider",
