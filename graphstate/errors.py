@@ -46,6 +46,7 @@ __all__ = (
     "UnitFailed",
     "UnsupportedVersion",
     "VerbFailed",
+    "shown",
 )
 
 
@@ -89,6 +90,14 @@ HINTS: Mapping[ErrorCode, str] = {
     ErrorCode.STORAGE_FULL: "nothing was changed: free space on the disk, then retry",
     ErrorCode.READ_ONLY: "open the file without read_only, from a place that can be written",
 }
+
+
+def shown(value: object) -> str:
+    """Return at most 80 characters that show a value in a message, whatever it is."""
+    try:
+        return repr(value)[:80]
+    except Exception:  # a hostile repr, or an integer too long to write, still needs a message
+        return f"a value of type {type(value).__name__}"
 
 
 class GraphStateError(Exception):

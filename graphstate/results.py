@@ -61,6 +61,7 @@ class Fail(Struct, frozen=True):
         raise VerbFailed(self.code, self.message, self.details)
 
 
+#: What every verb answers.
 Result: TypeAlias = Ok[T] | Fail
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from graphstate._canonical import Json
+from graphstate.errors import shown
 
 __all__ = ("DEFAULTS", "TUNABLES", "Tunable", "refusal")
 
@@ -31,9 +31,10 @@ def _whole(low: int) -> Callable[[Json], bool]:
 
 
 def _number(low: float, high: float) -> Callable[[Json], bool]:
-    return lambda value: type(value) in (int, float) and math.isfinite(value) and low <= value <= high
+    return lambda value: type(value) in (int, float) and low <= value <= high
 
 
+#: Every setting of a graph with its default and range, by name.
 TUNABLES: Mapping[str, Tunable] = {
     "defaultEnforcement": Tunable(
         "soft",
@@ -66,6 +67,7 @@ TUNABLES: Mapping[str, Tunable] = {
     "maxPayloadBytes": Tunable(262_144, "an integer >= 64", "UTF-8 bytes of a payload", _whole(64)),
 }
 
+#: The value of each setting in a new graph.
 DEFAULTS: Mapping[str, Json] = {key: row.default for key, row in TUNABLES.items()}
 
 
@@ -73,5 +75,5 @@ def refusal(key: object, value: Json) -> str | None:
     """Return why a setting is not accepted, None if it is."""
     row = TUNABLES.get(key) if isinstance(key, str) else None
     if row is None:
-        return f"unknown tunable {key!r:.80}; there are {', '.join(TUNABLES)}"
-    return None if row.accepts(value) else f"{key} must be {row.accepted}, not {value!r:.80}"
+        return f"unknown tunable {shown(key)}; there are {', '.join(TUNABLES)}"
+    return None if row.accepts(value) else f"{key} must be {row.accepted}, not {shown(value)}"

@@ -524,6 +524,7 @@ class Projection:
 
     def visited(self) -> list[str]:
         """Return the nodes that a move has ever entered."""
+        self.flush()
         return [node for (node,) in self._db.all("SELECT id FROM stat WHERE kind = 'node' AND visits > 0")]
 
     def counts(self) -> tuple[dict[str, int], dict[str, int]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from graphstate._canonical import Json, NotJson, encode
-from graphstate.errors import ErrorCode, VerbFailed
+from graphstate.errors import ErrorCode, VerbFailed, shown
 from graphstate.events import is_valid_id
 
 __all__ = (
@@ -34,7 +34,7 @@ def identifier(value: object, what: str = "id") -> str:
     """An id: 1 to 128 of A-Z a-z 0-9 . _ : -, the first a letter or digit."""
     if not is_valid_id(value):
         refuse(
-            f"{what} must be 1 to 128 of A-Z a-z 0-9 . _ : - beginning with a letter or digit, not {value!r:.160}"
+            f"{what} must be 1 to 128 of A-Z a-z 0-9 . _ : - beginning with a letter or digit, not {shown(value)}"
         )
     return str(value)
 
@@ -42,7 +42,7 @@ def identifier(value: object, what: str = "id") -> str:
 def identifiers(values: object, what: str) -> list[str]:
     """A list of ids."""
     if isinstance(values, str) or not isinstance(values, Iterable):
-        refuse(f"{what} must be a list of ids, not {values!r:.80}")
+        refuse(f"{what} must be a list of ids, not {shown(values)}")
     listed = list(values)
     if len(listed) > MAX_IDS:
         refuse(f"{what} holds {len(listed)} ids, more than the {MAX_IDS} allowed")
@@ -67,14 +67,14 @@ def name(value: object, what: str) -> str:
     """A short text that people compare: no controls, separators, bidi or zero-width characters."""
     clean = text(value, what, MAX_NAME)
     if not clean or not clean.isprintable():
-        refuse(f"{what} must be 1 to {MAX_NAME} printable characters, not {value!r:.160}")
+        refuse(f"{what} must be 1 to {MAX_NAME} printable characters, not {shown(value)}")
     return clean
 
 
 def tags(values: object) -> list[str]:
     """At most 64 tags, each once, in the order given."""
     if isinstance(values, str) or not isinstance(values, Iterable):
-        refuse(f"tags must be a list of texts, not {values!r:.80}")
+        refuse(f"tags must be a list of texts, not {shown(values)}")
     clean = list(dict.fromkeys(name(value, "a tag") for value in values))
     if len(clean) > MAX_TAGS:
         refuse(f"{len(clean)} tags, more than the {MAX_TAGS} allowed")
@@ -84,28 +84,28 @@ def tags(values: object) -> list[str]:
 def choice(value: object, what: str, choices: Sequence[str]) -> str:
     """One of a few words."""
     if not isinstance(value, str) or value not in choices:
-        refuse(f"{what} must be one of {', '.join(choices)}, not {value!r:.80}")
+        refuse(f"{what} must be one of {', '.join(choices)}, not {shown(value)}")
     return str(value)
 
 
 def number(value: object, what: str, *, least: float = -math.inf, most: float = math.inf) -> float:
     """A finite number; booleans and texts are none."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        refuse(f"{what} must be a number, not {value!r:.80}")
+        refuse(f"{what} must be a number, not {shown(value)}")
     try:
         clean = float(value)
     except OverflowError:
         clean = math.inf
     if not math.isfinite(clean) or not least <= clean <= most:
         bounds = "" if least == -math.inf and most == math.inf else f" from {least:g} to {most:g}"
-        refuse(f"{what} must be a finite number{bounds}, not {value!r:.80}")
+        refuse(f"{what} must be a finite number{bounds}, not {shown(value)}")
     return clean + 0.0  # -0.0 becomes 0
 
 
 def whole(value: object, what: str, *, least: int, most: int) -> int:
     """An integer in a range."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        refuse(f"{what} must be an integer from {least} to {most}, not {value!r:.80}")
+        refuse(f"{what} must be an integer from {least} to {most}, not {shown(value)}")
     return int(value)
 
 
@@ -117,7 +117,7 @@ def limit(value: object, default: int) -> int:
 def embedding(value: object) -> list[float]:
     """A vector of 1 to 8,192 finite numbers."""
     if isinstance(value, str) or not isinstance(value, Iterable):
-        refuse(f"embedding must be a list of numbers, not {value!r:.80}")
+        refuse(f"embedding must be a list of numbers, not {shown(value)}")
     clean = [number(item, f"embedding[{index}]") for index, item in enumerate(value)]
     if not 0 < len(clean) <= MAX_EMBEDDING:
         refuse(f"embedding has {len(clean)} numbers, it must have 1 to {MAX_EMBEDDING}")

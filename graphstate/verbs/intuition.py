@@ -20,6 +20,9 @@ from graphstate.verbs.verb import Verbs, query, verb
 
 __all__ = ("Intuition",)
 
+#: Rewards are from minus this to this, so that no average can overflow.
+MAX_REWARD = 1e6
+
 #: Ranked moves that a step writes into its event.
 RECORDED = 16
 
@@ -60,7 +63,7 @@ class Intuition(Verbs):
         """
         actor = moving_actor(self, actor)
         _check_vars(vars)
-        value = None if reward is None else arguments.number(reward, "reward")
+        value = None if reward is None else _reward_value(reward)
         if not self.store.projection.cursor(actor).nodes:
             refuse("the cursor is empty", hint="put it on a node with set_cursor")
         ranked, draws = _ranked(self, actor)
@@ -102,13 +105,13 @@ class Intuition(Verbs):
         ``depth`` moves, each earlier one by ``lambda_`` less.
 
         Args:
-            value: Finite; 0 and more is a success.
+            value: From -1,000,000 to 1,000,000; 0 and more is a success.
             edge_id: Credit this edge and its target instead.
-            depth: 0 to 64.
+            depth: 0 to 32.
             lambda_: 0 to 1.
         """
         actor = moving_actor(self, actor)
-        value = arguments.number(value, "reward")
+        value = _reward_value(value)
         if edge_id is not None:
             edge = known_edge(self.store, edge_id)
             return Ok(_credit(self, [(edge.id, edge.dst)], value, 1.0, actor=actor, cause=cause))
@@ -132,6 +135,10 @@ class Intuition(Verbs):
         """
         arguments.choice(kind, "kind", ("node", "edge"))
         return self.store.projection.stat(kind, id) if isinstance(id, str) else None
+
+
+def _reward_value(value: object) -> float:
+    return arguments.number(value, "reward", least=-MAX_REWARD, most=MAX_REWARD)
 
 
 def _credit(

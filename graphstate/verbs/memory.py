@@ -19,7 +19,7 @@ from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
 from graphstate.verbs.verb import Verbs, catches_up_text, query, verb
 
-__all__ = ("KEEP", "Keep", "Memory")
+__all__ = ("KEEP", "Keep", "Memory", "expect", "known")
 
 STATUSES = ("active", "archived", "deprecated")
 
@@ -31,6 +31,7 @@ class Keep:
         return "KEEP"
 
 
+#: Stands for "leave this as it is" where None is a value of its own.
 KEEP = Keep()
 
 
@@ -48,6 +49,7 @@ def merge_patch(target: Json, patch: Json) -> Json:
 
 
 _WORD = re.compile(r"[^\W_]+")
+_ACCENT = re.compile("[\u0300-\u0331]")
 
 
 def tokens(value: str) -> list[str]:
@@ -78,6 +80,12 @@ def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
 
 def _slow_cosine(a: Sequence[float], b: Sequence[float], norms: float) -> float:
     return sum(x * y for x, y in zip(a, b, strict=True)) / norms if norms else 0.0
+
+
+def expect(version: object, current: int, what: str) -> None:
+    """Fail with Conflict unless a version is the current one; None accepts any."""
+    if version is not None and arguments.whole(version, "expect_version", least=0, most=2**53) != current:
+        refuse(f"{what} is at version {current}, not at {version}", ErrorCode.CONFLICT, current=current)
 
 
 def known(store: Store, id: object, what: str = "node") -> str:
@@ -123,13 +131,7 @@ class Memory(Verbs):
         known_id = arguments.identifier(id)
         old = self.store.projection.node(known_id)
         current = old.version if old else 0
-        if expect_version is not None and expect_version != current:
-            arguments.whole(expect_version, "expect_version", least=0, most=2**53)
-            refuse(
-                f"{known_id!r} is at version {current}, not at {expect_version}",
-                ErrorCode.CONFLICT,
-                current=current,
-            )
+        expect(expect_version, current, f"node {known_id!r}")
         base = old or Node(id=known_id, label=known_id)
         value = base.payload if isinstance(payload, Keep) else {} if payload is None else payload
         if patch is not None:
@@ -249,7 +251,8 @@ def _with_status(graph: Verbs, id: str, status: str, actor: str | None, cause: s
 
 
 def _by_text(store: Store, text: str, wanted: dict[str, Any], limit: int) -> Iterator[Node]:
-    words = _WORD.findall(text)
+    # The index folds accents away, written as one character or as a mark of its own.
+    words = _WORD.findall(_ACCENT.sub("", unicodedata.normalize("NFC", text)))
     if not words:
         return iter(())
     if store.text_is_current():

@@ -13,7 +13,7 @@ from graphstate.results import Ok, Result
 from graphstate.store import Store
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
-from graphstate.verbs.memory import known
+from graphstate.verbs.memory import expect, known
 from graphstate.verbs.verb import Verbs, query, verb
 
 __all__ = ("Structure",)
@@ -166,9 +166,7 @@ def _link(
         enforcement = arguments.choice(enforcement, "enforcement", MODES)
     old = None if id is None else projection.edge(arguments.identifier(id, "edge id"))
     current = old.version if old else 0
-    if expect_version is not None and expect_version != current:
-        arguments.whole(expect_version, "expect_version", least=0, most=2**53)
-        refuse(f"edge {id!r} is at version {current}", ErrorCode.CONFLICT, current=current)
+    expect(expect_version, current, f"edge {id!r}")
     if old is not None and not upsert and expect_version is None:
         refuse(f"edge {id!r} exists, from {old.src!r} to {old.dst!r}", ErrorCode.DUPLICATE_ID)
     if kind == "dependency":

@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from graphstate._canonical import decode, encode_text
-from graphstate.errors import ErrorCode, StoreError, VerbFailed
+from graphstate.errors import ErrorCode, StoreError, VerbFailed, shown
 from graphstate.events import GRAPH, Draft, Row
 from graphstate.model import (
     Checkpoint,
@@ -64,7 +64,7 @@ def _answered_before(store: Store, name: str, cause: object) -> Result[Any] | No
     if not isinstance(cause, str) or not 0 < len(cause) <= MAX_CAUSE_CHARS or not cause.isprintable():
         raise VerbFailed(
             ErrorCode.INVALID_INPUT,
-            f"cause must be 1 to {MAX_CAUSE_CHARS} printable characters, not {cause!r:.80}",
+            f"cause must be 1 to {MAX_CAUSE_CHARS} printable characters, not {shown(cause)}",
         )
     first = store.log.first_result(GRAPH, cause)
     if first is None:

@@ -42,8 +42,8 @@ def make() -> Iterator[Make]:
     opened: list[Adaptogen] = []
 
     def open_graph(*ids: str, path: Path | str = ":memory:", **options: Any) -> Adaptogen:
-        options = {"seed": False, "now": Clock(), "rand": Golden()} | options
-        graph = Adaptogen.open(path, **options)
+        chosen: dict[str, Any] = {"seed": False, "now": Clock(), "rand": Golden()} | options
+        graph = Adaptogen.open(path, **chosen)
         opened.append(graph)
         for node in ids:
             graph.remember(node).unwrap()
