@@ -6,18 +6,18 @@ from __future__ import annotations
 from adapters.graph.bridge import DEFAULT_REWARDS, GraphBridge, reward_for
 from adapters.graph.ledgers import GraphLedgerStore
 from adapters.graph.nodes import GraphNodes, ListedNodes, begin_task, declare_nodes, graph_node_provider
-from adapters.graph.task import TaskGraph, open_task_graph
+from adapters.graph.project import GraphProject, open_project
 
 __all__ = (
     "DEFAULT_REWARDS",
     "GraphBridge",
     "GraphLedgerStore",
     "GraphNodes",
+    "GraphProject",
     "ListedNodes",
-    "TaskGraph",
     "begin_task",
     "declare_nodes",
     "graph_node_provider",
-    "open_task_graph",
+    "open_project",
     "reward_for",
 )

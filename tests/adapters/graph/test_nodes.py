@@ -15,7 +15,7 @@ from adapters.graph import (
     ListedNodes,
     declare_nodes,
     graph_node_provider,
-    open_task_graph,
+    open_project,
 )
 from adapters.graph.names import actor_of, dependency_id, move_id, retry_id
 from agentloop import (
@@ -313,42 +313,36 @@ def test_thirty_two_nodes_are_allowed() -> None:
 # ------------------------------------------------------------------------------------- one file
 
 
-@pytest.mark.parametrize("order", ["listed", "graph"])
-async def test_a_task_keeps_ledger_and_memory_in_one_file(tmp_path: Path, order: Any) -> None:
-    with open_task_graph(tmp_path / "s.db", task=TASK, nodes=PLAN, order=order) as opened:
-        assert opened.nodes is not None
-        work = Hidden({"plan": {"docs"}})
+@pytest.mark.parametrize("by", ["listed", "graph"])
+async def test_a_project_keeps_ledger_and_memory_in_one_file(tmp_path: Path, by: str) -> None:
+    project = open_project(tmp_path / "s.db")
+    try:
+        order = project.order(task=TASK, nodes=PLAN, by=by)
+        bridge = project.bridge(task=TASK, node=None)
         with anyio.fail_after(30):
-            outer = looping(work, opened.nodes, "R", graph=opened.bridge, ledger=opened.ledger)
+            outer = looping(Hidden({"plan": {"docs"}}), order, "R", graph=bridge, ledger=project.ledger)
             async with outer:
                 await outer.sink.write({"type": "TICK"})
                 frames = await outer.source.collect()
 
         assert outer.result is not None
         assert outer.result.status is NodeStatus.SUCCESS
-        assert opened.nodes.complete
+        assert order.complete
         assert [frame for frame in frames if frame.type == ERROR] == []
-        assert opened.graph.durability == "power"
-        assert RunLedger(opened.ledger, "R/1").verify().ok
-        node = opened.graph.get_node("run:R:1")
+        assert RunLedger(project.ledger, "R/1").verify().ok
+        node = project.graph.get_node("run:R:1")
         assert node is not None
         assert node.payload["reward"] == -0.6
+    finally:
+        project.close()
 
 
 async def test_a_task_of_one_loop_credits_the_way_from_the_start_each_time(tmp_path: Path) -> None:
     for run in ("r1", "r2"):
-        with open_task_graph(tmp_path / "s.db", task=TASK, node="fix", durability="process") as opened:
-            made = Hidden({}).loop(node={"id": "whatever"}, graph=opened.bridge, run_id=run)
-            await made.run()
-            stat = opened.graph.get_stat("edge", move_id("start:t", "fix"))
+        project = open_project(tmp_path / "s.db")
+        bridge = project.bridge(task=TASK, node="fix")
+        await Hidden({}).loop(node={"id": "whatever"}, graph=bridge, run_id=run).run()
+        stat = project.graph.get_stat("edge", move_id("start:t", "fix"))
+        project.close()
     assert stat is not None
     assert (stat.visits, stat.successes) == (2, 2)
-
-
-def test_a_task_that_cannot_be_laid_out_leaves_the_file_closed(tmp_path: Path) -> None:
-    with pytest.raises(TaskError):
-        open_task_graph(tmp_path / "s.db", nodes=[{"id": "a", "after": ["nobody"]}])
-    with pytest.raises(ValueError, match="order must be"):
-        open_task_graph(tmp_path / "s.db", order="random")  # type: ignore[arg-type]  # that is the point
-    with Adaptogen.open(tmp_path / "s.db", seed=False, lock="exclusive") as graph:
-        assert graph.store.head().seq == 0
