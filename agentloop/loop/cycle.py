@@ -66,6 +66,7 @@ class Phase(StrEnum):
 _END: Final = (Phase.RECORDING, Phase.DONE, Phase.FAILED)
 _FAIL: Final = (Phase.RECORDING, Phase.FAILED)
 
+#: Which event may follow in which phase, and the phase that comes then.
 CYCLE: Final = TransitionTable[Phase](
     {
         Phase.IDLE: {"tick": (Phase.AGENT, *_FAIL), "stop_asked": _FAIL},
