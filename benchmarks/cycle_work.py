@@ -55,8 +55,7 @@ def make_loop(agent: Any, evaluator: Any, cycles: int, **options: Any) -> AgentL
         checks_list=["exit_code:0"],
         max_retries=0,
         max_iterations=cycles,
-        on_progress=lambda kind, data: None,
-        **options,
+        **{"on_progress": lambda kind, data: None, **options},
     )
 
 
@@ -190,8 +189,28 @@ def plain(cycles: int) -> Callable[[], Any]:
         ledger: list[dict[str, Any]] = []
         for cycle in range(1, cycles + 1):
             text = await call(agent_frames)
-            passed, evidence = failing_check(["exit_code:0"], ())
+            _, evidence = failing_check(["exit_code:0"], ())
             verdict = json.loads(await call(evaluator_frames))
             ledger.append({"cycle": cycle, "text": text, "evidence": evidence, "status": verdict["status"]})
+
+    return work
+
+
+def plain_recorded(cycles: int, commit: Callable[[HandLedger], None]) -> Callable[[], Any]:
+    """The floor of what is durable: one coroutine, three hashed events and one commit a cycle."""
+
+    async def call(frames: Callable[[], list[Frame]]) -> str:
+        return "".join(frame.text for frame in frames())
+
+    async def work() -> None:
+        book = HandLedger()
+        for cycle in range(1, cycles + 1):
+            text = await call(agent_frames)
+            book.add({"type": "agent", "cycle": cycle, "text": text})
+            passed, evidence = failing_check(["exit_code:0"], ())
+            book.add({"type": "checks", "cycle": cycle, "passed": passed, "evidence": evidence})
+            verdict = json.loads(await call(evaluator_frames))
+            book.add({"type": "verdict", "cycle": cycle, **verdict})
+            commit(book)
 
     return work
