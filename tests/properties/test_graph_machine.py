@@ -542,3 +542,5 @@ TestGraphMachine.settings = settings(
     suppress_health_check=list(HealthCheck),
     print_blob=True,
 )
+# A failure is shrunk before it is reported.
+TestGraphMachine.pytestmark = [pytest.mark.timeout(600 if not FULL else 7_200)]  # type: ignore[attr-defined]

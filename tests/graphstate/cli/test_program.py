@@ -364,3 +364,17 @@ def test_a_signal_ends_the_command_with_its_code_and_nothing_written(
     with Adaptogen.open(path, seed=False) as graph:
         assert graph.metrics().events == 7
         assert graph.verify_integrity(deep=True).ok
+
+
+def test_a_call_imports_nothing_it_does_not_need(path: Path) -> None:
+    code = (
+        "import sys; from graphstate.cli import main; "
+        f"main(['get', 'a', '--json', '--db', {str(path)!r}]); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=30, check=True)
+    imported = {name.partition(".")[0] for name in done.stdout.decode().splitlines()[-1].split()}
+    assert "apsw" in imported
+    assert not imported & {
+        "agentloop", "anyio", "argparse", "asyncio", "jsonschema", "networkx", "numpy", "openai", "rich",
+        "difflib", "sqlite3", "subprocess", "urllib",
+    }  # fmt: skip
