@@ -342,7 +342,14 @@ class _OuterReplay:
 
     def _child(self, data: Mapping[str, Any]) -> None:
         progress = self._progress
-        report = replay(self._store, data["run"], recompute=progress.recompute, on_frame=progress.on_frame)
+        show = progress.on_frame
+
+        def on_frame(frame: Frame) -> None:
+            if show is not None:
+                meta = {**frame.meta, "outer_iteration": data["index"]}
+                show(msgspec.structs.replace(frame, meta=meta))
+
+        report = replay(self._store, data["run"], recompute=progress.recompute, on_frame=on_frame)
         progress.frames += report.frames
         progress.children.append(report)
 

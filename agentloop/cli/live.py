@@ -56,8 +56,9 @@ class LiveView:
         self._lines.frame(frame)
         if frame.type == TEXT:
             # What is being said right now; its line above follows when it is complete.
-            self._said = f"{self._said}{frame.text}"[-_TAIL:]
-            self._say(f"{frame.content.get('role', '')} …{' '.join(self._said.split())}")
+            self._said = f"{self._said}{frame.text}"
+            said = " ".join(self._said[-_TAIL:].split())
+            self._say(f"{frame.content.get('role', '')} {'…' * (len(self._said) > _TAIL)}{said}")
             return
         self._said = ""
         if frame.type == CYCLE_STARTED:

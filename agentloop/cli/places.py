@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Final
 
 from agentloop.cli.terminal import shown_path
-from agentloop.errors import TaskError
+from agentloop.errors import RunNotFound, TaskError
+from agentloop.ledger import find_run
+from agentloop.ports import ProjectLedger
 
-__all__ = ("STATE", "find_state", "go_on_with")
+__all__ = ("STATE", "find_state", "go_on_with", "pick_run")
 
 STATE: Final = Path(".agentloop") / "state.db"
 
@@ -29,6 +31,21 @@ def find_state(given: str | None) -> Path:
     if nearest is None:
         raise TaskError(f"no {STATE} here or above: run a task first, or name the file with --db")
     return nearest
+
+
+def pick_run(ledger: ProjectLedger, given: str | None) -> str:
+    """Return the id of the run that begins with the given text, or of the newest one.
+
+    Raises:
+        RunNotFound: There is none, or more than one.
+    """
+    if given is not None:
+        return find_run(ledger, given)
+    # An inner run is newer than the one it belongs to, and not what was asked for.
+    for summary in ledger.runs():
+        if "/" not in summary.run:
+            return summary.run
+    raise RunNotFound("")
 
 
 def _nearest() -> Path | None:

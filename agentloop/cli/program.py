@@ -57,19 +57,23 @@ def _runs(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", help="a run id, or the beginning of one")
+    _which(parser)
     parser.add_argument("--entries", action="store_true", help="show every entry of the ledger")
     _db(parser)
     _json(parser, "print a JSON line for each frame, or each entry")
 
 
 def _replay(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", help="a run id, or the beginning of one")
+    _which(parser)
     parser.add_argument(
         "--recompute", action="store_true", help="also read every verdict anew, and tell differences"
     )
     _db(parser)
     _json(parser, "print the report as JSON")
+
+
+def _which(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", nargs="?", help="a run id, or the beginning of one (default: the newest run)")
 
 
 def _db(parser: argparse.ArgumentParser) -> None:

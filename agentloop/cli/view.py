@@ -96,7 +96,8 @@ class PlainView:
     def _flush(self) -> None:
         text, self._text = "".join(self._text), []
         if text.strip():
-            self._put("text", f"  {self._role:<10}{line(text, 400)}")
+            style = "text" if self._role == "agent" else "dim"
+            self._put(style, f"  {self._role:<10}{line(text, 400)}")
 
     def node(self, node_id: str, why: Sequence[str]) -> None:
         self._flush()

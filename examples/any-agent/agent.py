@@ -22,8 +22,7 @@ FIXES = {
     "Split": (
         "split() loses the cents that do not divide",
         "    return [total // people] * people\n",
-        "    share, left = divmod(total, people)\n"
-        "    return [share + 1] * left + [share] * (people - left)\n",
+        "    share, left = divmod(total, people)\n    return [share + 1] * left + [share] * (people - left)\n",
     ),
 }
 

@@ -7,9 +7,8 @@ import json
 
 import msgspec
 
-from agentloop.cli.places import find_state
+from agentloop.cli.places import find_state, pick_run
 from agentloop.cli.terminal import line, say
-from agentloop.ledger import find_run
 from agentloop.replay import ReplayReport, replay
 from agentloop.tasks import open_memory
 
@@ -20,7 +19,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """Replay the run; return 0 if every decision and frame is the same, else 1."""
     memory = open_memory(find_state(arguments.db), read_only=True)
     try:
-        run = find_run(memory.ledger, arguments.run)
+        run = pick_run(memory.ledger, arguments.run)
         report = replay(memory.ledger, run, recompute=arguments.recompute)
     finally:
         memory.close()

@@ -42,6 +42,8 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _facts(summary: RunSummary) -> dict[str, Any]:
+    if summary.damage is not None:
+        return {"run": summary.run, "status": "DAMAGED", "reason": summary.damage}
     closed = summary.closed or {}
     labels = summary.opened.get("labels") or {}
     return {
@@ -58,9 +60,9 @@ def _facts(summary: RunSummary) -> dict[str, Any]:
 
 def _line(summary: RunSummary) -> str:
     facts = _facts(summary)
-    when = datetime.fromtimestamp(facts["opened_at"] / 1000).strftime("%Y-%m-%d %H:%M:%S")
+    when = f"{datetime.fromtimestamp(summary.opened_at / 1000):%Y-%m-%d %H:%M:%S}"
     ended = facts["reason"] or "not ended: it goes on, or was killed"
-    task = visible(str(facts["task"] or "-"))
+    task = visible(str(facts.get("task") or "-"))
     return f"{facts['run']}  {when}  {facts['status']:<7}  {task:<20}  {line(str(ended))}"
 
 
