@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import Any, Final, ParamSpec
 
@@ -32,6 +31,8 @@ _LOOP: Final = _names(LoopOptions)
 def _refuse_unknown(function: str, given: dict[str, Any], known: tuple[str, ...]) -> None:
     for name in given:
         if name not in known:
+            import difflib  # for a message nobody should have to see
+
             near = difflib.get_close_matches(name, known, 1, cutoff=0.4)
             hint = f": did you mean {near[0]!r}?" if near else ""
             raise TypeError(f"{function} has no option {name!r}{hint}")

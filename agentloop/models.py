@@ -8,7 +8,6 @@ server's wire looks like is the adapter's business.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -78,6 +77,8 @@ def read_options(owner: str, form: type[_Options], options: Mapping[str, Json]) 
     known = [field.encode_name for field in msgspec.structs.fields(form)]
     for name in options:
         if name not in known:
+            import difflib  # for a message nobody should have to see
+
             near = difflib.get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
             raise AgentLoopConfigError(f"{owner} has no option {name!r}: {hint}")

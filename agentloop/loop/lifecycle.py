@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 import anyio
-import anyio.from_thread
 from anyio.abc import TaskGroup
 
 from agentloop.frames import ABORT, CANCEL, INPUT, TICK, Frame, FrameLike, clean
@@ -88,7 +87,9 @@ class OneRun:
 
     def abort_from_thread(self, reason: str | None = "aborted") -> bool:
         """As `abort`, from a worker thread that anyio started."""
-        return anyio.from_thread.run_sync(self.abort, reason)
+        from anyio import from_thread
+
+        return from_thread.run_sync(self.abort, reason)
 
     async def wait(self) -> LoopResult:
         """Return the result once the run has ended.
