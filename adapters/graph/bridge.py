@@ -132,10 +132,10 @@ class GraphBridge:
 
         Args:
             outcome: How the run ended.
-            seal: Called inside the transaction with what is about to be returned; what it
-                raises keeps nothing. For a ledger in the same file, whose closing entries
-                then are kept together with the outcome. It may run in a worker thread, and is
-                called a second time if the move turns out to be impossible.
+            seal: Called once inside the transaction, as its last part, with what is about to
+                be returned; what it raises keeps nothing. For a ledger in the same file (see
+                `shares`), whose closing entries then are kept together with the outcome. It
+                may run in a worker thread.
 
         Returns:
             ``run`` and, if there was a move to make, ``node``, ``edge``, ``applied``,
