@@ -73,6 +73,9 @@ from agentloop.symbolic import SymbolicChange, SymbolicState
 from agentloop.tools import ToolAdapterWrapper
 from agentloop.verdict import as_evaluator_result
 
+if TYPE_CHECKING:
+    from agentloop.redact import Redactor
+
 __all__ = ("AgentLoop",)
 
 _log = logging.getLogger("agentloop.loop")
@@ -143,7 +146,7 @@ class AgentLoop(OneRun):
         )
         self._state = self._before = CycleState()
         self._trace = ToolTrace(options.tool_trace_scope)
-        self._ingress = Ingress(options.redactor)
+        self._ingress = Ingress(_redactor(options))
         ledger = options.ledger
         recorder = None if ledger is None else Recorder(ledger, self.run_id, options.clock)
         self._record = RunRecord(recorder, sync=options.durability == "power")

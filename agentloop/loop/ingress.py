@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from agentloop.frames import TEXT, Frame, clean
-from agentloop.redact import RedactingStream, Redactor
+
+if TYPE_CHECKING:
+    from agentloop.redact import Redactor
 
 __all__ = ("Ingress",)
 
@@ -23,7 +25,7 @@ class Ingress:
     def __init__(self, redactor: Redactor | None) -> None:
         self._redactor = redactor
         self._half = ""
-        self._stream = RedactingStream(redactor) if redactor is not None else None
+        self._stream = redactor.stream() if redactor is not None else None
 
     def begin(self) -> None:
         """Forget what a turn that was cut left behind."""

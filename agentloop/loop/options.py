@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
@@ -13,9 +13,11 @@ from agentloop.determinism import Clock, IdFactory, SystemClock
 from agentloop.errors import AgentLoopConfigError
 from agentloop.loop.turns import AdapterLike
 from agentloop.ports import LedgerStore, OutcomeBridge, Tap
-from agentloop.redact import Redactor
 from agentloop.symbolic import SymbolicState
 from agentloop.tools import ToolAdapter
+
+if TYPE_CHECKING:
+    from agentloop.redact import Redactor
 
 __all__ = ("CommitMode", "LoopOptions", "OverflowStrategy", "check_count", "options_from_camel")
 
