@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 import anyio.to_thread
@@ -833,6 +833,15 @@ def _new_run_id(options: LoopOptions) -> str:
 def _given(option: Callable[..., Any] | None) -> Callable[..., Any]:
     assert option is not None, "LoopOptions has checked that it is there"
     return option
+
+
+def _redactor(options: LoopOptions) -> Redactor | None:
+    if options.redactor is None and (options.ledger is not None or options.graph is not None):
+        # What is kept is kept for long: by default nothing that looks like a key gets there.
+        from agentloop.redact import Redactor
+
+        return Redactor()
+    return options.redactor
 
 
 def _checks(options: LoopOptions, symbolics: SymbolicState) -> Callable[..., Any] | None:
