@@ -53,7 +53,9 @@ class Floor:
         self._seq += 1
         text = json.dumps(body, sort_keys=True, separators=(",", ":"))
         at = time.time_ns() // 1_000_000
-        self._hash = hashlib.sha256(self._hash + f"{self._seq} {type} {at} ".encode() + text.encode()).digest()
+        self._hash = hashlib.sha256(
+            self._hash + f"{self._seq} {type} {at} ".encode() + text.encode()
+        ).digest()
         self._db.execute("BEGIN IMMEDIATE")
         self._db.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?)", (self._seq, at, type, text, self._hash))
         self._db.execute("COMMIT")

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -150,7 +150,7 @@ def opening(events: int) -> None:
         for start in range(0, events, 1_000):
             with store.unit():
                 for i in range(start, min(start + 1_000, events)):
-                    body = {
+                    body: dict[str, Any] = {
                         "id": f"n{i % 1_000}", "kind": "fact", "label": f"n{i % 1_000}", "payload": {"i": i},
                         "tags": [], "status": "active", "embedding": None,
                     }  # fmt: skip
