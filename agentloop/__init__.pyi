@@ -109,7 +109,7 @@ from agentloop.streams import tee as tee
 from agentloop.streams import timeout as timeout
 from agentloop.streams import to_aiostream as to_aiostream
 from agentloop.streams import turn_duplex as turn_duplex
-from agentloop.streams import zip as zip
+from agentloop.streams import zip as zip  # noqa: A004  (the name everybody looks for)
 from agentloop.symbolic import SymbolicChange as SymbolicChange
 from agentloop.symbolic import SymbolicState as SymbolicState
 from agentloop.symbolic import create_symbolic_state as create_symbolic_state

@@ -50,21 +50,22 @@ def evaluating_modules(module: Module) -> Iterator[ast.AST]:
 
 
 def computed_imports(module: Module) -> Iterator[ast.AST]:
-    """A literal name is an import like any other; so is one below a package of ours."""
+    """A literal name is an import like any other; so is one below a package, or in a table, of ours."""
     if module.name == PYTHON_DOOR:
         return
     for call, name in calls(module.tree):
-        loads_module = name.endswith("import_module") and not _begins_with_ours(call.args[0])
+        loads_module = name.endswith("import_module") and not _is_ours(call.args[0])
         # The first is how a plug-in is loaded from an entry point, the others from a file.
         if loads_module or name.rpartition(".")[2] in {"load_module", "exec_module", "entry_points"}:
             yield call
 
 
-def _begins_with_ours(name: ast.expr) -> bool:
+def _is_ours(name: ast.expr) -> bool:
     if isinstance(name, ast.JoinedStr):
         first = name.values[0]
         return isinstance(first, ast.Constant) and str(first.value).startswith(("agentloop.", "graphstate."))
-    return isinstance(name, ast.Constant)
+    in_table = isinstance(name, ast.Subscript) and CONSTANT.fullmatch(dotted(name.value)) is not None
+    return in_table or isinstance(name, ast.Constant)
 
 
 def shells(module: Module) -> Iterator[ast.AST]:

@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -17,9 +18,11 @@ import agentloop
 import agentloop.errors
 import graphstate
 import graphstate.errors
-from tests.architecture.sources import Module, sources
+from tests.architecture.sources import ROOT, Module, sources
 
 PACKAGES = [module for module in sources() if module.path.name == "__init__.py"]
+#: The root of agentloop imports each name on first use, so it has a table and a stub instead.
+EAGER = [package for package in PACKAGES if package.name != "agentloop"]
 FACADES = [agentloop, graphstate]
 
 #: Defaults that may be given by position, as the seeds' own signatures have it: what a call is
@@ -59,7 +62,7 @@ DOTTED_NAME = re.compile(r"[│├└─ ]*([A-Z]\w+)(?: \(([\w., ]+)\))?(?:\s|$
 # ------------------------------------------------------------------------------ packages
 
 
-@pytest.mark.parametrize("package", PACKAGES, ids=lambda module: module.name)
+@pytest.mark.parametrize("package", EAGER, ids=lambda module: module.name)
 def test_a_package_file_holds_imports_and_names_only(package: Module) -> None:
     for node in package.tree.body:
         names = [target.id for target in getattr(node, "targets", []) if isinstance(target, ast.Name)]
@@ -79,11 +82,40 @@ def test_no_module_has_a_name_that_says_nothing(module: Module) -> None:
     assert not {"utils", "util", "helpers", "common", "base", "manager", "misc"} & set(module.name.split("."))
 
 
-@pytest.mark.parametrize("facade", FACADES, ids=lambda module: module.__name__)
-def test_the_public_names_are_complete_and_sorted(facade: ModuleType) -> None:
-    imported = {name for name, value in vars(facade).items() if _is_public(name, value)}
-    assert set(facade.__all__) == imported
-    assert list(facade.__all__) == sorted(facade.__all__, key=_as_ruff_sorts)
+def test_the_public_names_of_graphstate_are_complete_and_sorted() -> None:
+    imported = {name for name, value in vars(graphstate).items() if _is_public(name, value)}
+    assert set(graphstate.__all__) == imported
+    assert list(graphstate.__all__) == sorted(graphstate.__all__, key=_as_ruff_sorts)
+
+
+def test_the_public_names_of_agentloop_are_those_of_its_stub() -> None:
+    stub = ast.parse((ROOT / "agentloop" / "__init__.pyi").read_text("utf-8"))
+    told = {
+        alias.name: node.module
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname == alias.name
+    }
+    assert told == vars(agentloop)["_HOME_OF"]
+    assert list(agentloop.__all__) == sorted(told)
+
+
+def test_a_public_name_of_agentloop_is_what_its_module_calls_so() -> None:
+    """In whatever order things were imported: a module of the same name must not come between."""
+    lines = [
+        f"from {home} import {name} as a; from agentloop import {name} as b; assert a is b, '{name}'"
+        for name, home in vars(agentloop)["_HOME_OF"].items()
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def _is_public(name: str, value: object) -> bool:
