@@ -6,15 +6,26 @@ fact before it has a place. Nothing here reads a clock or draws a number by itse
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
+from hashlib import sha256
 from typing import NamedTuple
 
 from graphstate._canonical import Json, encode_text
 
-__all__ = ("GENESIS", "GRAPH", "ID_PATTERN", "Draft", "Head", "IdGen", "Row", "is_valid_id", "row_hash")
+__all__ = (
+    "GENESIS",
+    "GRAPH",
+    "ID_PATTERN",
+    "Draft",
+    "Head",
+    "IdGen",
+    "Row",
+    "first_break",
+    "is_valid_id",
+    "row_hash",
+)
 
 #: The stream that holds the graph's own events.
 GRAPH = "graph"
@@ -65,6 +76,11 @@ class Row(NamedTuple):
 _quoted = lru_cache(maxsize=4096)(encode_text)
 
 
+@lru_cache(maxsize=4096)
+def _names(type: str, actor: str | None, trust: str | None) -> str:
+    return f",{encode_text(type)},{encode_text(actor)},{encode_text(trust)},"
+
+
 def row_hash(
     previous: bytes,
     stream: str,
@@ -80,8 +96,20 @@ def row_hash(
     """Return the 32-byte hash of a row: SHA-256 of previous hash, header array, LF and body."""
     shown = "null" if id is None else f'"{id}"' if id.isalnum() and id.isascii() else encode_text(id)
     because = "null" if cause is None else encode_text(cause)
-    header = f"[{_quoted(stream)},{seq},{at},{shown},{_quoted(type)},{_quoted(actor)},{_quoted(trust)},{because}]\n"
-    return hashlib.sha256(previous + header.encode() + body).digest()
+    header = f"[{_quoted(stream)},{seq},{at},{shown}{_names(type, actor, trust)}{because}]\n"
+    return sha256(previous + header.encode() + body).digest()
+
+
+def first_break(stream: str, head: Head, rows: Iterable[Row]) -> Row | None:
+    """Return the first row that does not continue the chain after ``head``, None if all do."""
+    seq, previous = head
+    for row in rows:
+        seq += 1
+        digest = row[8]
+        if row[0] != seq or row_hash(previous, stream, *row[:8]) != digest:
+            return row
+        previous = digest
+    return None
 
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"

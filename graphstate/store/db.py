@@ -7,6 +7,7 @@ systems lives in an implementation of it, so that a second one touches no verb.
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
@@ -61,6 +62,9 @@ class Database(Protocol):
 
     def rollback(self) -> None:
         """Roll back. Harmless if the database has already done it."""
+
+    def displaced(self) -> bool:
+        """Say whether the file under its name is not the one that was opened."""
 
     def close(self) -> None:
         """Close; uncommitted work is lost."""
@@ -119,6 +123,8 @@ class SqliteDatabase:
         # What the two change counters said last: of writing and of reading transactions.
         self._written = self._read = -1
         self._raised = self._closed = False
+        # SQLite compares device and inode, and writes its answer into this integer.
+        self._has_moved, self._answer = apsw.SQLITE_FCNTL_HAS_MOVED, array("i", [0])
 
     def _connect(self, path: str, read_only: bool) -> apsw.Connection:
         import apsw
@@ -245,6 +251,12 @@ class SqliteDatabase:
         if self._raised:
             self._raised = False
             self.run("PRAGMA synchronous=NORMAL")
+
+    def displaced(self) -> bool:
+        if self._in_memory:
+            return False
+        self._connection.file_control("main", self._has_moved, self._answer.buffer_info()[0])
+        return self._answer[0] != 0
 
     def close(self) -> None:
         self._closed = True

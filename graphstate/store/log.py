@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from graphstate.errors import Conflict, IntegrityBroken
-from graphstate.events import GENESIS, Head, Row, row_hash
+from graphstate.events import GENESIS, Head, Row, first_break, row_hash
 from graphstate.store.db import Database, SqlValue
 from graphstate.store.schema import SHIFT
 
@@ -97,17 +97,13 @@ class Log:
         )
         return [name for (name,) in rows]
 
-    def _term(self, text: str | None) -> int | None:
-        try:
-            return self._terms[text]
-        except KeyError:
-            assert text is not None
-            row = self._db.one("SELECT no FROM term WHERE text = ?", (text,)) or self._db.one(
-                "INSERT INTO term (text) VALUES (?) RETURNING no", (text,)
-            )
-            assert row is not None
-            no = self._terms[text] = int(row[0])
-            return no
+    def _term(self, text: str | None) -> int:
+        row = self._db.one("SELECT no FROM term WHERE text = ?", (text,)) or self._db.one(
+            "INSERT INTO term (text) VALUES (?) RETURNING no", (text,)
+        )
+        assert row is not None
+        no = self._terms[text] = int(row[0])
+        return no
 
     def append(self, stream: str, rows: Sequence[Row], *, expected: int | None) -> Head:
         """Add rows whose hashes their maker computed, after checking each of them.
@@ -116,30 +112,30 @@ class Log:
             Conflict: The stream is not at ``expected``.
             IntegrityBroken: A row does not continue the chain.
         """
-        seq, previous = head = self.head(stream)
-        if expected is not None and expected != seq:
-            raise Conflict(stream, expected, seq)
-        for row in rows:
-            seq += 1
-            digest = row_hash(previous, stream, *row[:8])
-            if row.seq != seq or row.hash != digest:
-                raise IntegrityBroken(
-                    f"row {row.seq} does not continue stream {stream!r} after {head}: "
-                    + ("its hash does not match" if row.seq == seq else f"the next number is {seq}")
-                )
-            previous = digest
+        head = self.head(stream)
+        if expected is not None and expected != head.seq:
+            raise Conflict(stream, expected, head.seq)
+        bad = first_break(stream, head, rows)
+        if bad is not None:
+            raise IntegrityBroken(
+                f"row {bad.seq} does not continue stream {stream!r}, which is at {head}: "
+                "its number or its hash is not the next one"
+            )
         return self.extend(stream, rows)
 
     def extend(self, stream: str, rows: Sequence[Row]) -> Head:
         """Add rows that are known to continue the chain."""
         if not rows:
             return self.head(stream)
-        base, term = self.number(stream, create=True) << SHIFT, self._term
-        values: list[tuple[SqlValue, ...]] = []
-        for seq, at, row_id, kind, actor, trust, cause, body, digest in rows:
-            values.append((
-                base + seq, at, row_id, term(kind), term(actor), term(trust), cause, body.decode(), digest,
-            ))  # fmt: skip
+        base, terms, term = self.number(stream, create=True) << SHIFT, self._terms, self._term
+        values: list[tuple[SqlValue, ...]] = [
+            (
+                base + seq, at, row_id, terms[kind] if kind in terms else term(kind),
+                terms[actor] if actor in terms else term(actor),
+                terms[trust] if trust in terms else term(trust), cause, body.decode(), digest,
+            )
+            for seq, at, row_id, kind, actor, trust, cause, body, digest in rows
+        ]  # fmt: skip
         if len(values) == 1:
             self._db.run(_INSERT, values[0])
         else:

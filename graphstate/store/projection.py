@@ -266,7 +266,7 @@ class Projection:
 
     def _node_upserted(self, row: Row, body: dict[str, Json]) -> None:
         node_id, tags = body["id"], body["tags"]
-        tag_text = encode_text(tags)
+        tag_text = encode_text(tags) if tags else "[]"
         embedding = None if body["embedding"] is None else encode_text(body["embedding"])
         old = self._db.one("SELECT no, tags FROM node WHERE id = ?", (node_id,))
         kind, label, payload, status = (

@@ -42,7 +42,6 @@ _TABLES = (
     """CREATE TABLE event (
     no INTEGER PRIMARY KEY, at INTEGER NOT NULL, id TEXT, type INTEGER NOT NULL,
     actor INTEGER, trust INTEGER, cause TEXT, body TEXT NOT NULL, hash BLOB NOT NULL) STRICT""",
-    "CREATE UNIQUE INDEX event_cause ON event (no >> 40, cause) WHERE cause IS NOT NULL",
     """CREATE TABLE event_abandoned (
     cut INTEGER NOT NULL, no INTEGER NOT NULL, at INTEGER NOT NULL, id TEXT, type INTEGER NOT NULL,
     actor INTEGER, trust INTEGER, cause TEXT, body TEXT NOT NULL, hash BLOB NOT NULL,

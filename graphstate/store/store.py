@@ -71,7 +71,7 @@ class Store:
         self._db, self._lock_file = db, lock
         self._guard = threading.RLock()
         self._pid = os.getpid()
-        self._file = None if path == ":memory:" else self._identity()
+        self._on_disk = path != ":memory:"
         self._closed = False
         self._broken: str | None = None
         self._depth = 0
@@ -201,27 +201,20 @@ class Store:
         replayed = self._replay(walk.head, after=applied.seq)
         self.recovery = Recovery(trimmed=trimmed, last_good_seq=walk.head.seq, replayed=replayed)
 
-    def _identity(self) -> tuple[int, int]:
-        found = os.stat(self.path)
-        return found.st_dev, found.st_ino
-
     # ------------------------------------------------------------------ transactions
 
-    def _check_process(self) -> None:
-        # Before the lock is taken: in a fork another thread may have held it for ever.
+    def _enter(self) -> None:
+        """Take the lock, if the store may be used at all."""
+        # Before the lock: in a fork another thread of the parent may have held it for ever.
         if self._pid != os.getpid():
             raise ForkedStore(f"{self.path} was opened by process {self._pid}: open it again after a fork")
-
-    def _check(self) -> None:
+        self._guard.acquire()
         if self._closed:
+            self._guard.release()
             raise ClosedStore(f"{self.path} was closed")
-        if self._file is not None:
-            try:
-                same = self._identity() == self._file
-            except FileNotFoundError:
-                same = False
-            if not same:
-                raise IntegrityBroken(f"{self.path} was replaced, moved or deleted while it was open")
+        if self._db.displaced():
+            self._guard.release()
+            raise IntegrityBroken(f"{self.path} was replaced, moved or deleted while it was open")
 
     def _forget(self) -> None:
         self.log.forget()
@@ -235,10 +228,8 @@ class Store:
             ReadOnly, IntegrityBroken: The store takes no writes.
             Busy: Another process did not let go in time.
         """
-        self._check_process()
-        self._guard.acquire()
+        self._enter()
         try:
-            self._check()
             if self.read_only:
                 raise ReadOnly(f"{self.path} was opened read-only")
             if self._broken is not None:
@@ -309,11 +300,9 @@ class Store:
 
     def begin_read(self) -> None:
         """Enter a reading transaction: everything read until `end_read` is of one moment."""
-        self._check_process()
-        self._guard.acquire()
+        self._enter()
         try:
-            self._check()
-            if self._depth == 0 and self._reading == 0 and self._file is not None:
+            if self._depth == 0 and self._reading == 0 and self._on_disk:
                 try:
                     if self._db.begin_read():
                         self._forget()
@@ -329,7 +318,7 @@ class Store:
         """Leave the reading transaction."""
         try:
             self._reading -= 1
-            if self._depth == 0 and self._reading == 0 and self._file is not None:
+            if self._depth == 0 and self._reading == 0 and self._on_disk:
                 self._db.rollback()
         finally:
             self._guard.release()
