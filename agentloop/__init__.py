@@ -8,7 +8,7 @@ Names are imported on first use, so that a command that lists runs does not pay 
 
 from __future__ import annotations
 
-from importlib import import_module
+from agentloop._lazy import on_first_use
 
 #: Where each public name lives; `__init__.pyi` says the same to type checkers.
 _HOMES = {
@@ -163,17 +163,5 @@ _HOMES = {
     ),
     "agentloop.verdict": ("create_default_evaluator_parser",),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = tuple(sorted(_HOME_OF))
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__all__, __getattr__, __dir__ = on_first_use(__name__, _HOMES)

@@ -16,7 +16,7 @@ import msgspec
 from agentloop._canonical import Json
 from agentloop.errors import IllegalTransition, LedgerError
 from agentloop.frames import ERROR, SYMBOLIC_ASSERTED, TEXT, TICK, TOOL_RESULT, Frame, Role
-from agentloop.ledger import Entry, RunLedger
+from agentloop.ledger.reader import Entry, RunLedger
 from agentloop.loop.cycle import (
     Aborted,
     AgentEnded,

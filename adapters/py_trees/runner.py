@@ -24,7 +24,7 @@ from agentloop.errors import StreamError
 from agentloop.frames import ABORT, CANCEL, ERROR, Frame
 from agentloop.loop.lifecycle import OneRun
 from agentloop.messages import LoopResult, NodeStatus, ResultReason
-from agentloop.streams import FrameBuffer
+from agentloop.streams.buffer import FrameBuffer
 
 __all__ = ("TREE_ENDED", "TREE_STATUS", "TREE_TICK", "TreeRunner", "run_tree")
 

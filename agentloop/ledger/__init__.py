@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from agentloop.ledger.chain import NO_ENTRIES, Chain, chain_hash, follow
-from agentloop.ledger.jsonlines import JsonLinesLedgerStore
-from agentloop.ledger.memory import MemoryLedgerStore
-from agentloop.ledger.reader import Entry, LedgerReport, RunLedger, find_run
-from agentloop.ledger.recorder import LEDGER_VERSION, Recorder
-from agentloop.ledger.summaries import summarize
+from agentloop._lazy import on_first_use
 
-__all__ = (
-    "LEDGER_VERSION",
-    "NO_ENTRIES",
-    "Chain",
-    "Entry",
-    "JsonLinesLedgerStore",
-    "LedgerReport",
-    "MemoryLedgerStore",
-    "Recorder",
-    "RunLedger",
-    "chain_hash",
-    "find_run",
-    "follow",
-    "summarize",
-)
+#: Where each public name lives; `__init__.pyi` says the same to type checkers.
+_HOMES = {
+    "agentloop.ledger.chain": (
+        "Chain",
+        "NO_ENTRIES",
+        "chain_hash",
+        "follow",
+    ),
+    "agentloop.ledger.jsonlines": ("JsonLinesLedgerStore",),
+    "agentloop.ledger.memory": ("MemoryLedgerStore",),
+    "agentloop.ledger.reader": (
+        "Entry",
+        "LedgerReport",
+        "RunLedger",
+        "find_run",
+    ),
+    "agentloop.ledger.recorder": (
+        "LEDGER_VERSION",
+        "Recorder",
+    ),
+    "agentloop.ledger.summaries": ("summarize",),
+}
+
+__all__, __getattr__, __dir__ = on_first_use(__name__, _HOMES)

@@ -35,7 +35,7 @@ from agentloop.frames import (
     Frame,
     Role,
 )
-from agentloop.ledger import Recorder
+from agentloop.ledger.recorder import Recorder
 from agentloop.loop.answers import must_wait
 from agentloop.loop.calls import TurnCalls
 from agentloop.loop.context import LoopContext, read_context, state_for

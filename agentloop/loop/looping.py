@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 from agentloop.determinism import Clock, RunIds, SystemClock
 from agentloop.errors import StreamAborted
 from agentloop.frames import PROGRESS_TYPES, TICK, Frame
-from agentloop.ledger import LEDGER_VERSION, Recorder
+from agentloop.ledger.recorder import LEDGER_VERSION, Recorder
 from agentloop.loop.answers import must_wait
 from agentloop.loop.context import read_context, state_for
 from agentloop.loop.cycle import Emit, Faulted

@@ -17,8 +17,8 @@ import msgspec
 
 from agentloop._canonical import Json, NotJson, encode, encode_text, quote
 from agentloop.frames import DONE, TEXT, Frame
-from agentloop.ledger import LEDGER_VERSION, Recorder
 from agentloop.ledger.blobs import BLOB_LIMIT
+from agentloop.ledger.recorder import LEDGER_VERSION, Recorder
 from agentloop.loop.cycle import CycleConfig, CycleState, Effect, Emit, Event, event_name
 from agentloop.loop.turns import Prompt
 from agentloop.messages import LoopResult
@@ -186,7 +186,8 @@ class RunRecord:
             return
         self._put_down_frames()
         self._steps += 1
-        form = _step_form(before.phase, event_name(event), after.phase, tuple(effect_names(effects)))
+        names = tuple(effect_names(effects))
+        form = _step_form(before.phase.value, event_name(event), after.phase.value, names)
         count, digest = self.out.mark()
         # Canonical by construction: all its texts are names of ours, and its keys are in order.
         self._recorder.record_encoded("step", (form % (self._steps, count, digest)).encode())
