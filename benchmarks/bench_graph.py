@@ -61,15 +61,15 @@ class Floor:
         self._db.execute("COMMIT")
 
     def suggest(self) -> list[tuple[float, str, str]]:
-        moves = [(id, to, w) for id, to, w in self.out[self.cursor] if self.status[to] == "active"]
-        total = sum(self.visits.get(id, 0) for id, _, _ in moves)
+        moves = [(edge, to, w) for edge, to, w in self.out[self.cursor] if self.status[to] == "active"]
+        total = sum(self.visits.get(edge, 0) for edge, _, _ in moves)
         ranked = []
-        for id, to, weight in moves:
-            visits = self.visits.get(id, 0)
-            ema, age = self.ema.get(id, (0.0, 0))
+        for edge, to, weight in moves:
+            visits = self.visits.get(edge, 0)
+            ema, age = self.ema.get(edge, (0.0, 0))
             faded = ema * 0.5 ** ((self.moves - age) / 200)
             explore = 1.4 * math.sqrt(math.log(total + 1) / (visits + 1))
-            ranked.append((faded + math.log(max(1e-9, weight)) + explore, id, to))
+            ranked.append((faded + math.log(max(1e-9, weight)) + explore, edge, to))
         ranked.sort(key=lambda move: (-move[0], move[1]))
         return ranked
 

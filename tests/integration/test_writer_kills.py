@@ -14,6 +14,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -26,7 +27,8 @@ from tests.integration.graph_writer import RUN, UNIT_NODES
 ROOT = Path(__file__).parents[2]
 KILLS = 1_000 if os.environ.get("RELIABILITY") == "full" else 200
 KILLS_A_FILE = 5
-LONGEST_LIFE = 0.05
+#: Seconds that a writer has after its first acknowledgement, and at most before it.
+LONGEST_LIFE, LONGEST_BIRTH = 0.05, 0.01
 
 Lock = Literal["shared", "exclusive"]
 
@@ -46,7 +48,7 @@ class Nursery:
         self._stdin, self._out = self._process.stdin, self._process.stdout.fileno()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._out, selectors.EVENT_READ)
-        self._rest = b""
+        self._rest, self._said = b"", deque[str]()
 
     def order(self, *words: object) -> None:
         self._stdin.write(" ".join(map(str, words)).encode() + b"\n")
@@ -56,11 +58,13 @@ class Nursery:
         """Yield what is said within a time."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
-            if self._selector.select(left):
+            if self._said:
+                yield self._said.popleft()
+            elif self._selector.select(left):
                 data = os.read(self._out, 65_536)
                 assert data, "the writers' parent ended"
                 *whole, self._rest = (self._rest + data).split(b"\n")
-                yield from (line.decode() for line in whole)
+                self._said.extend(line.decode() for line in whole)
 
     def kill(self) -> list[str]:
         """Kill the writer and return what it had still said."""
@@ -139,8 +143,9 @@ def test_a_killed_writer_loses_nothing_that_was_acknowledged(nursery: Nursery, t
         lock: Lock = "exclusive" if rng.random() < 0.25 else "shared"
         nursery.order("start", path, rng.random(), durability, lock)
         # One kill in five comes while the file is being made, opened or recovered.
-        life = rng.random() * (0.004 if rng.random() < 0.2 else LONGEST_LIFE)
-        said = list(nursery.lines(seconds=life)) + nursery.kill()
+        said = [] if rng.random() < 0.2 else [next(nursery.lines(seconds=30))]
+        said += nursery.lines(seconds=rng.random() * (LONGEST_LIFE if said else LONGEST_BIRTH))
+        said += nursery.kill()
         early += not said
         total += sum(line.startswith("ack") for line in said)
         acknowledged = check(path, said, acknowledged)
