@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from adapters.graph.bridge import GraphBridge
@@ -25,14 +26,16 @@ class GraphProject:
     def bridge(self, *, task: str, node: str | None) -> GraphBridge:
         """Return the bridge of a run that stands for a node; with None, of a run with its own nodes."""
         if node is not None:
-            declare_nodes(self.graph, task, [{"id": node}])
-            begin_task(self.graph, task)
+            with _translated(self.graph.store.path):
+                declare_nodes(self.graph, task, [{"id": node}])
+                begin_task(self.graph, task)
         return GraphBridge(self.graph, task=task, node_id=node)
 
     def order(self, *, task: str, nodes: Sequence[Mapping[str, Any]], by: str) -> GraphNodes | ListedNodes:
         """Lay the nodes into the graph and return their order, ``listed`` or ``graph``."""
-        declare_nodes(self.graph, task, nodes)
-        begin_task(self.graph, task)
+        with _translated(self.graph.store.path):
+            declare_nodes(self.graph, task, nodes)
+            begin_task(self.graph, task)
         if by == "listed":
             return ListedNodes(nodes)
         return GraphNodes(self.graph, task=task, nodes=nodes)
@@ -58,9 +61,17 @@ def open_project(path: str | os.PathLike[str], *, read_only: bool = False) -> Gr
     Raises:
         TaskError: The file cannot be used; the message says why, and nothing was changed.
     """
-    try:
+    with _translated(path):
         if read_only:
             return GraphProject(Adaptogen.open(path, seed=False, read_only=True))
         return GraphProject(Adaptogen.open(path, seed=False, durability="power"))
+
+
+@contextmanager
+def _translated(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn the graph's failures into the task's: the file cannot be used, and the message says why."""
+    try:
+        yield
     except GraphStateError as error:
-        raise TaskError(f"{os.fspath(path)}: {error}") from error
+        text = str(error)
+        raise TaskError(text if os.fspath(path) in text else f"{os.fspath(path)}: {text}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from agentloop._canonical import Json, decode
+from agentloop._canonical import Json, NotJson, decode, encode
 from agentloop.errors import TaskError
 
 if TYPE_CHECKING:
@@ -135,16 +136,28 @@ def _validate(data: Mapping[str, Any]) -> None:
     errors = Draft202012Validator(task_schema()).iter_errors(data)
     for error in sorted(errors, key=lambda error: [str(part) for part in error.absolute_path]):
         raise TaskError(_explain(error))
+    try:
+        encode(data)
+    except NotJson as error:
+        raise TaskError(f"only texts, numbers, booleans, lists and tables can be used: {error}") from None
 
 
 def _explain(error: ValidationError) -> str:
     place = ".".join(str(part) for part in error.absolute_path)
-    if error.validator == "additionalProperties" and isinstance(error.schema, Mapping):
-        known = sorted(error.schema.get("properties", ()))
-        assert isinstance(error.instance, Mapping)
-        for key in error.instance:
-            if key not in known:
-                return _unknown_key(f"{place}.{key}" if place else key, key, known)
+    instance: Any = error.instance
+    wanted: Any = error.validator_value
+    match error.validator:
+        case "additionalProperties" if isinstance(error.schema, Mapping):
+            known = sorted(error.schema.get("properties", ()))
+            key = next(key for key in instance if key not in known)
+            return _unknown_key(f"{place}.{key}" if place else key, key, known)
+        case "required":
+            missing = next(name for name in wanted if name not in instance)
+            return f"{f'{place}.' if place else ''}{missing} is missing"
+        case "pattern":
+            return f"{place}: {instance!r:.80} is no name: it has to match {wanted}"
+        case "maxItems":
+            return f"{place}: {len(instance)} are more than the {wanted} there may be"
     return f"{place or 'the file'}: {error.message:.300}"
 
 
@@ -160,13 +173,17 @@ def _unknown_key(path: str, key: str, known: Iterable[str]) -> str:
 def _task(data: Mapping[str, Any], folder: Path) -> Task:
     head, tools = data["task"], data.get("tools", {})
     graph, symbolics = data.get("graph", {}), data.get("symbolics", {})
-    name = head.get("name") or folder.name
+    name = head.get("name") or _name_of(folder)
     workspace = folder / head["workspace"] if "workspace" in head else None
     if workspace is not None and not workspace.is_dir():
         raise TaskError(f"task.workspace: there is no folder {head['workspace']!r} beside the task file")
     if head.get("in_place") and workspace is None:
         raise TaskError("task.in_place needs a task.workspace to work in")
     nodes = _nodes(data.get("nodes", ()), head["goal"])
+    agent, evaluator = _role(data.get("agent"), "agent"), _role(data.get("evaluator"), "evaluator")
+    checks = tuple(data.get("checks", ()))
+    if evaluator.adapter == "none" and not checks and not (nodes and all(node.checks for node in nodes)):
+        raise TaskError("nothing could ever say that the task is done: give it checks, or an [evaluator]")
     limits = dict(data.get("limits", {}))
     if "inner_max_iterations" in limits and not nodes:
         raise TaskError("limits.inner_max_iterations is for tasks with [[nodes]]; use limits.max_iterations")
@@ -176,13 +193,13 @@ def _task(data: Mapping[str, Any], folder: Path) -> Task:
         folder=folder,
         workspace=workspace,
         in_place=head.get("in_place", False),
-        agent=_role(data.get("agent"), "agent"),
-        evaluator=_role(data.get("evaluator"), "evaluator"),
+        agent=agent,
+        evaluator=evaluator,
         files=tools.get("files", True),
         allow_shell=tools.get("allow_shell", False),
         shell=tools.get("shell", {}),
         tool_timeout_ms=tools.get("timeout_ms", 30_000),
-        checks=tuple(data.get("checks", ())),
+        checks=checks,
         symbolics=symbolics.get("initial", {}),
         symbolic_names=symbolics.get("declared"),
         limits=limits,
@@ -191,6 +208,11 @@ def _task(data: Mapping[str, Any], folder: Path) -> Task:
         nodes=nodes,
         order=data.get("order", "graph"),
     )
+
+
+def _name_of(folder: Path) -> str:
+    """Return the name of a task that has none: its folder's, as far as that can be one."""
+    return re.sub("[^A-Za-z0-9._-]+", "-", folder.name).strip("._-")[:64] or "task"
 
 
 def _role(data: Mapping[str, Any] | None, role: str) -> RoleSpec:

@@ -48,7 +48,7 @@ def _show_entries(ledger: ProjectLedger, run: str, *, as_json: bool) -> int:
 def _show_frames(ledger: ProjectLedger, run: str, state: Path, *, as_json: bool) -> int:
     view = JsonView() if as_json else PlainView()
     labels: dict[str, Any] = RunLedger(ledger, run).opened.get("labels") or {}
-    head = {name: str(labels[name]) for name in _LABELS if name in labels}
+    head: dict[str, str] = {name: str(labels[name]) for name in _LABELS if name in labels}
     if "workspace" in labels:
         head["workspace"] = shown_path(state.absolute().parent / str(labels["workspace"]))
     view.begin({"run": run, **head})
