@@ -272,6 +272,14 @@ class ToolAdapterWrapper:
         tool = self._tools.get(found[0]) if found else None
         return tool is not None and tool.read_only
 
+    def timeout_ms(self, name: str) -> float | None:
+        """Return the deadline of a call of this name; None if it has none or there is no such tool."""
+        found = self.find(name)
+        if found is None:
+            return None
+        tool = self._tools.get(found[0])
+        return self._timeout_ms if tool is None or tool.timeout_ms is None else tool.timeout_ms
+
     def read_call(self, frame: Frame, *, step_id: str = "", key: str = "") -> ToolCall:
         """Return the call a TOOL_CALL frame stands for; one without an id is given one."""
         content = frame.content
@@ -339,8 +347,7 @@ class ToolAdapterWrapper:
         return "; ".join(f"{error.json_path} {error.message:.200}" for error in errors[:8]) or None
 
     async def _run(self, name: str, call: ToolCall) -> ToolResult:
-        tool = self._tools.get(name)
-        timeout_ms = self._timeout_ms if tool is None or tool.timeout_ms is None else tool.timeout_ms
+        tool, timeout_ms = self._tools.get(name), self.timeout_ms(name)
         started_ms = self._clock.monotonic_ms() if self._clock else 0
         with anyio.move_on_after(math.inf if timeout_ms is None else timeout_ms / 1000) as scope:
             try:

@@ -249,6 +249,9 @@ class AgentLoop(OneRun):
                 with anyio.CancelScope(shield=True) as self._cleanup:
                     await self._wind_down()
                 self._close()
+            else:  # it was abandoned, and has come back after all
+                with anyio.CancelScope(shield=True):
+                    await self._close_turn()
             self._watch.stop()
 
     def _fail(self, failed: Failed) -> None:
@@ -458,6 +461,7 @@ class AgentLoop(OneRun):
             limit=self._options.max_tool_calls,
             record=self._record,
             commit=self._commit,
+            stage=self._stage_answer,
             ingress=self._ingress,
             watch=self._watch,
         )
@@ -489,7 +493,8 @@ class AgentLoop(OneRun):
             if self._halted():
                 raise Stopped
             if isinstance(got, list):
-                await self._answer_calls(turn, got, work)
+                if await self._answer_calls(turn, got, work):
+                    return
             else:
                 for frame in ingress.take(got):
                     if await self._take_frame(frame, turn, work):
@@ -528,15 +533,20 @@ class AgentLoop(OneRun):
 
     # -------------------------------------------------------------------------------- tools
 
-    async def _answer_calls(self, turn: Turn, frames: list[Frame], work: _TurnWork) -> None:
-        """Answer calls that were asked for at once, in their order."""
+    async def _answer_calls(self, turn: Turn, frames: list[Frame], work: _TurnWork) -> bool:
+        """Answer calls that were asked for at once, in their order; True if the turn has ended."""
         taken: list[Frame] = []
-        for frame in frames:
-            for clean_frame in self._ingress.take(frame):
-                work.fold.feed(clean_frame)
-                self._record.frame(clean_frame)
-                self._stage_forwarded(clean_frame, work.fold.role)
-                taken.append(clean_frame)
+        ended = False
+        for said in frames:
+            for frame in self._ingress.take(said):
+                work.fold.feed(frame)
+                self._record.frame(frame)
+                if frame.type == ERROR:
+                    raise _reported(frame)
+                self._stage_forwarded(frame, work.fold.role)
+                ended = ended or frame.type == DONE
+                if frame.type == TOOL_CALL:
+                    taken.append(frame)
         await self._output.publish()
         numbers = [work.calls.number() for _ in taken]
         answers: dict[int, Frame] = {}
@@ -552,6 +562,7 @@ class AgentLoop(OneRun):
             for number, frame in zip(numbers, taken, strict=True):
                 await call(number, frame)
         await turn.answer([answers[number] for number in numbers])
+        return ended
 
     async def _call_and_answer(self, turn: Turn, frame: Frame, number: int, work: _TurnWork) -> None:
         await turn.answer([await self._call(frame, number, work)])
@@ -560,9 +571,12 @@ class AgentLoop(OneRun):
         answer = await work.calls.answer(frame, number, self._state.iteration)
         if self._halted():
             raise Stopped
-        if self._stage_forwarded(answer, work.fold.role):
-            await self._output.publish()
+        await self._output.publish()
         return answer
+
+    def _stage_answer(self, answer: Frame) -> None:
+        if not self._has_ended():
+            self._stage_forwarded(answer, "agent")
 
     # ----------------------------------------------------------------------- checks, outcome
 
@@ -689,15 +703,17 @@ class AgentLoop(OneRun):
         if self.result is not None:
             return
         role = self._open_turn[0] if self._open_turn else "run"
-        grace_ms = self._options.cleanup_timeout_ms
-        _log.warning("run %s: the %s did not stop within %g ms and is abandoned", self.run_id, role, grace_ms)
+        late, grace_ms = self._watch.late, self._options.cleanup_timeout_ms
+        _log.warning(
+            "run %s: the %s did not stop within %g ms and is abandoned", self.run_id, late or role, grace_ms
+        )
         if self._winding:
             assert self._cleanup is not None
             self._cleanup.cancel()
         else:
             if not self._halted():
-                problem = TurnError(f"a tool call went on for {grace_ms:g} ms after its deadline: abandoned")
-                self._failure = Failed(role, problem)
+                problem = f"the {late} went on for {grace_ms:g} ms after its deadline and is abandoned"
+                self._failure = Failed(role, TurnError(problem))
             if self._work is not None:
                 self._work.cancel()
             with anyio.move_on_after(grace_ms / 1000):
@@ -722,7 +738,7 @@ class AgentLoop(OneRun):
     async def _cut_turn(self, abandoned: bool) -> None:
         if self._open_turn is None:
             return
-        role, turn = self._open_turn
+        role = self._open_turn[0]
         failure = self._failure
         error = failure.error if failure else None
         reason = self._abort_reason or (type(error).__name__ if error else "cancelled")
@@ -735,11 +751,18 @@ class AgentLoop(OneRun):
                 self._adapters[role].abort(reason)
             except Exception as broken:
                 self._warn(f"{role}: abort raised {type(broken).__name__}: {message_of(broken)}")
-        if turn is not None and not abandoned:
-            try:
+        if not abandoned:
+            await self._close_turn()
+
+    async def _close_turn(self) -> None:
+        if self._open_turn is None:
+            return
+        role, turn = self._open_turn
+        try:
+            if turn is not None:
                 await turn.close()
-            except Exception as broken:
-                self._warn(f"{role}: close raised {type(broken).__name__}: {message_of(broken)}")
+        except Exception as broken:
+            self._warn(f"{role}: close raised {type(broken).__name__}: {message_of(broken)}")
         self._open_turn = None
 
     async def _end(self) -> None:

@@ -38,6 +38,7 @@ class TurnCalls:
         "_record",
         "_role",
         "_run_id",
+        "_stage",
         "_time_left_ms",
         "_tools",
         "_turn",
@@ -56,12 +57,14 @@ class TurnCalls:
         limit: int,
         record: RunRecord,
         commit: Callable[[], Awaitable[None]],
+        stage: Callable[[Frame], object],
         ingress: Ingress,
         watch: Watchdog,
     ) -> None:
         self._role, self._turn, self._run_id = role, turn, run_id
         self._tools, self._limit = tools, limit
-        self._record, self._commit, self._ingress, self._watch = record, commit, ingress, watch
+        self._record, self._commit, self._stage = record, commit, stage
+        self._ingress, self._watch = ingress, watch
         self._open, self._time_left_ms = 0, 0.0
         self._ids: dict[str, int] = {}
         self.count = 0
@@ -84,7 +87,9 @@ class TurnCalls:
         refusal = self._refusal(call, number)
         result = refusal or await self._run(call)
         content = self._ingress.redact(result.to_content())
+        answer = Frame(TOOL_RESULT, content)
         self._record.fact("tool_result", {"step": step, "result": content})
+        self._stage(answer)  # at once: results that overlap are published as they are recorded
         if refusal is None and self._record.on and not self._tools.read_only(call.name):
             await self._commit()
         if self._role == "agent":
@@ -97,19 +102,19 @@ class TurnCalls:
             )
             arguments = call.arguments if call.arguments is not None else (call.raw_arguments or {})
             self.entries[number] = trace_entry(shown, cycle=cycle, index=number - 1, arguments=arguments)
-        return Frame(TOOL_RESULT, content)
+        return answer
 
     def _refusal(self, call: ToolCall, number: int) -> ToolResult | None:
+        if number >= self._limit + _REFUSALS:
+            raise TurnError(
+                f"{number} tool calls in one turn, {_REFUSALS} more than max_tool_calls={self._limit}"
+            )
         if self._role == "evaluator":
             return tool_failure(
                 call, "tools_not_available", "the evaluator has no tools: judge what is there"
             )
         if number <= self._limit:
             return None
-        if number >= self._limit + _REFUSALS:
-            raise TurnError(
-                f"{number} tool calls in one turn, {_REFUSALS} more than max_tool_calls={self._limit}"
-            )
         return tool_failure(
             call, "tool_call_limit", f"at most {self._limit} tool calls are answered in one turn"
         )
@@ -121,9 +126,13 @@ class TurnCalls:
             # The turn's clock stands still while a tool runs: that one has a deadline of its own.
             self._time_left_ms = self._watch.pause()
         self._open += 1
+        timeout_ms = self._tools.timeout_ms(call.name)
+        if timeout_ms is not None:
+            self._watch.expect(call.step_id, f"tool {call.name!r}", timeout_ms)
         try:
             return await self._tools.call(call)
         finally:
+            self._watch.arrived(call.step_id)
             self._open -= 1
             if self._open == 0:
                 self._watch.allow(self._time_left_ms)

@@ -98,7 +98,7 @@ def effect_names(effects: Sequence[Emit | str]) -> list[str]:
 class RunRecord:
     """Writes one run into a recorder; does nothing, cheaply, without one."""
 
-    __slots__ = ("_batch", "_recorder", "_role", "_slot", "_steps", "_sync", "_turn", "out")
+    __slots__ = ("_batch", "_closed", "_recorder", "_role", "_slot", "_steps", "_sync", "_turn", "out")
 
     def __init__(self, recorder: Recorder | None, *, sync: bool) -> None:
         self._recorder, self._sync = recorder, sync
@@ -106,6 +106,8 @@ class RunRecord:
         self._batch: list[str] = []
         self._role, self._turn, self._steps = "agent", 0, 0
         self._slot: anyio.CapacityLimiter | None = None
+        #: The last entry stands; what comes from something that was abandoned is too late.
+        self._closed = False
         self.out = OutDigest()
 
     @property
@@ -136,7 +138,7 @@ class RunRecord:
 
     def fact(self, kind: str, data: Mapping[str, Json]) -> None:
         """Record a fact, after the frames that came before it."""
-        if self._recorder is not None:
+        if self._recorder is not None and not self._closed:
             self._put_down_frames()
             self._recorder.record(f"fact.{kind}", data)
 
@@ -207,6 +209,7 @@ class RunRecord:
         if result.evidence is not None:
             data["evidence"] = result.evidence
         self._recorder.record("run.closed", data)
+        self._closed = True
 
     async def commit(self) -> None:
         """Hand everything recorded so far to the store.

@@ -14,6 +14,8 @@ import anyio
 
 __all__ = ("Watchdog",)
 
+_NEVER = (math.inf, "")
+
 
 class Watchdog:
     """Calls ``on_due`` when a deadline has passed and ``on_overdue`` if that did not help.
@@ -28,7 +30,7 @@ class Watchdog:
         "_changed",
         "_deadline",
         "_grace",
-        "_late_at",
+        "_late",
         "_on_due",
         "_on_overdue",
         "_overdue_at",
@@ -44,7 +46,9 @@ class Watchdog:
         self._grace, self._on_due, self._on_overdue = grace_ms / 1000, on_due, on_overdue
         #: The deadline of the whole run in seconds of the event loop's clock.
         self.limit = math.inf
-        self._deadline = self._overdue_at = self._late_at = self._wakes_at = math.inf
+        self._deadline = self._overdue_at = self._wakes_at = math.inf
+        #: What stops by itself at its deadline: when that has failed, and its name.
+        self._late: dict[str, tuple[float, str]] = {}
         self._changed = anyio.Event()
         #: Made by `run`: a loop may be made where no event loop runs.
         self._scope: anyio.CancelScope | None = None
@@ -67,18 +71,22 @@ class Watchdog:
         self._deadline = math.inf
         return left
 
-    def expect(self, duration_ms: float | None) -> None:
-        """Say that what was begun now stops by itself after that long, or else never will.
-
-        Of several such things the last one counts; None takes it back.
-        """
-        if duration_ms is None:
-            self._late_at = math.inf
-            return
+    def expect(self, key: str, name: str, duration_ms: float) -> None:
+        """Say that what begins now has a deadline of its own: if it does not keep it, it never will."""
         late_at = anyio.current_time() + duration_ms / 1000 + self._grace
-        self._late_at = late_at if math.isinf(self._late_at) else max(late_at, self._late_at)
-        if self._late_at < self._wakes_at:
+        self._late[key] = (late_at, name)
+        if late_at < self._wakes_at:
             self._changed.set()
+
+    def arrived(self, key: str) -> None:
+        """Say that it did."""
+        self._late.pop(key, None)
+
+    @property
+    def late(self) -> str | None:
+        """The name of what did not keep its own deadline."""
+        late_at, name = min(self._late.values(), default=(math.inf, None))
+        return name if anyio.current_time() >= late_at else None
 
     def release(self) -> None:
         """Forget the current deadline."""
@@ -99,13 +107,14 @@ class Watchdog:
         """Sleep and act until stopped. Shielded, so that it outlives a cancelled run."""
         with anyio.CancelScope(shield=True) as self._scope:
             while not self._stopped:
-                self._wakes_at = min(self.deadline, self._overdue_at, self._late_at)
+                late_at = min(self._late.values(), default=_NEVER)[0]
+                self._wakes_at = min(self.deadline, self._overdue_at, late_at)
                 with anyio.CancelScope(deadline=self._wakes_at):
                     await self._changed.wait()
                 if self._changed.is_set():
                     self._changed = anyio.Event()
                 now = anyio.current_time()
-                if now >= min(self._overdue_at, self._late_at):
+                if now >= self._overdue_at or self.late is not None:
                     await self._on_overdue()
                     return
                 if now >= self.deadline:

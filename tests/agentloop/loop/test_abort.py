@@ -64,9 +64,10 @@ async def test_v076_abort_in_the_middle_of_a_turn(kind: str) -> None:
     async with serving(adapter):
         async with loop:
             await loop.sink.write(TICK)
+            frames = [await loop.source.receive()]
             await sleeper.asleep.wait()
             assert loop.abort("stop") is True
-            frames = await read(loop)
+            frames += await read(loop)
         assert story(frames) == ["T(a)", "tree_failed", "ABORT"]
         assert frames[1].content == {"reason": "aborted", "iteration": 1}
         assert frames[2].content == {"reason": "stop"}
