@@ -167,6 +167,11 @@ class Adaptogen(Verbs):
         return self.store.unit(sync=sync)
 
     @property
+    def path(self) -> str:
+        """The file, or ``:memory:``."""
+        return self.store.path
+
+    @property
     def durability(self) -> str:
         """What SQLite reports: process, power, memory or read-only."""
         return self.store.durability

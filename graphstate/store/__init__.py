@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from graphstate.store.store import LockMode, Store, Unit
+from graphstate.store.opening import LockMode
+from graphstate.store.store import Store
+from graphstate.store.unit import Unit
 
 __all__ = ("LockMode", "Store", "Unit")

@@ -17,7 +17,16 @@ from graphstate.errors import ForeignDatabase, IntegrityBroken, UnsupportedVersi
 from graphstate.events import GENESIS, GRAPH
 from graphstate.store.db import Database
 
-__all__ = ("APPLICATION_ID", "FORMAT_VERSION", "GRAPH_NO", "SHIFT", "create", "has_full_text", "inspect")
+__all__ = (
+    "APPLICATION_ID",
+    "FORMAT_VERSION",
+    "GRAPH_NO",
+    "SHIFT",
+    "create",
+    "has_full_text",
+    "inspect",
+    "structure_problem",
+)
 
 #: "Gst8" in ASCII; SQLite tools and `file` show it.
 APPLICATION_ID = 0x47737438
@@ -145,3 +154,9 @@ def inspect(db: Database, path: str) -> bool:
 def has_full_text(db: Database) -> bool:
     """Say whether the file carries the full-text index."""
     return db.one("SELECT 1 FROM sqlite_schema WHERE name = 'node_text'") is not None
+
+
+def structure_problem(db: Database) -> str | None:
+    """Return what SQLite itself finds wrong with the file; reads all of it."""
+    (found,) = db.one("PRAGMA integrity_check(1)") or ("no answer",)
+    return None if found == "ok" else f"SQLite finds damage: {found}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from graphstate.events import Head
@@ -104,6 +105,10 @@ class Snapshots:
     def damaged(self) -> list[str]:
         """Return the ids of snapshots whose bytes changed."""
         return [name for (name,) in self._db.all("SELECT id FROM snapshot") if self.read(name) is None]
+
+    def drop(self, ids: Sequence[str]) -> None:
+        """Remove snapshots; checkpoints on them are reached by a longer replay."""
+        self._db.many("DELETE FROM snapshot WHERE id = ?", [(name,) for name in ids])
 
     def mark(self, name: str, head: Head, snapshot: str, at: int) -> None:
         """Put a checkpoint on an event; a name that exists moves."""

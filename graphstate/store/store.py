@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, TypeAlias
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from graphstate._canonical import decode, encode
 from graphstate.errors import (
@@ -25,23 +26,30 @@ from graphstate.errors import (
     UnitFailed,
     VerbFailed,
 )
-from graphstate.events import GENESIS, GRAPH, Draft, Head, IdGen, Row, row_hash
+from graphstate.events import GRAPH, Draft, Head, IdGen, Row, row_hash
 from graphstate.model import IntegrityReport, Recovery
 from graphstate.store import schema
-from graphstate.store.db import Database, Durability, SqliteDatabase, StorageIo
-from graphstate.store.lock import FileLock, owner
+from graphstate.store.db import Durability, StorageIo
+from graphstate.store.integrity import check_chains, verify_state
+from graphstate.store.lock import owner
 from graphstate.store.log import Log
+from graphstate.store.opening import MEMORY, LockMode, Opened, open_database
 from graphstate.store.projection import Projection
-from graphstate.store.snapshot import Snapshots, Taken, state_bytes
+from graphstate.store.snapshot import Snapshots, Taken
+from graphstate.store.unit import Unit
 
-__all__ = ("LockMode", "Store", "Unit")
-
-LockMode: TypeAlias = Literal["shared", "exclusive"]
+__all__ = ("MAX_EVENT_BYTES", "Store")
 
 #: UTF-8 bytes of one event's body.
 MAX_EVENT_BYTES = 1_048_576
 
+# Rows read at once while others may write in between.
+_PAGE = 500
+
 _BROKEN = "SELECT value FROM meta WHERE key = 'broken'"
+_MARK_BROKEN = "INSERT OR REPLACE INTO meta VALUES ('broken', ?)"
+_UNMARK_BROKEN = "DELETE FROM meta WHERE key = 'broken'"
+_CHANGE_NOTHING = "UPDATE state SET value = value WHERE key = 'head'"
 
 
 def _system_rand() -> Callable[[], float]:
@@ -58,24 +66,23 @@ class Store:
     """One open file (or ``:memory:``). Any thread may use it; one lock keeps them apart."""
 
     def __init__(
-        self, db: Database, path: str, *, read_only: bool, durability: str, full_text: bool, lock: FileLock | None,
-        now: Callable[[], int], rand: Callable[[], float], ids: IdGen | None,
+        self, path: str, opened: Opened, *, now: Callable[[], int], rand: Callable[[], float], ids: IdGen | None
     ) -> None:  # fmt: skip
-        self.path, self.read_only, self.durability = path, read_only, durability
+        db = opened.db
+        self.path, self.read_only, self.durability = path, opened.read_only, opened.durability
+        self.full_text = opened.full_text
         self.now, self.rand = now, rand
         self.ids = ids or IdGen(now, rand)
         self.log, self.projection, self.snapshots = Log(db), Projection(db), Snapshots(db)
-        self.full_text = full_text
         #: what opening had to repair
         self.recovery = Recovery()
-        self._db, self._lock_file = db, lock
+        self._db, self._lock_file = db, opened.lock
         self._guard = threading.RLock()
         self._pid = os.getpid()
-        self._on_disk = path != ":memory:"
+        self._on_disk = path != MEMORY
         self._closed = False
         self._broken: str | None = None
-        self._depth = 0
-        self._reading = 0
+        self._depth = self._reading = 0
         self._failure: tuple[ErrorCode, str] | None = None
         self._harden = False
         self._snapshot_due = 0
@@ -109,44 +116,15 @@ class Store:
             Busy, ReadOnly, StorageFull: It cannot be used now.
         """
         name = os.fspath(path)
-        on_disk = name != ":memory:"
-        read_only = read_only and on_disk
-        if durability not in ("process", "power"):
-            raise ValueError(f"durability must be 'process' or 'power', not {durability!r}")
-        if lock not in ("shared", "exclusive"):
-            raise ValueError(f"lock must be 'shared' or 'exclusive', not {lock!r}")
-        held = None
-        if on_disk and not read_only:
-            try:
-                held = FileLock(name) if lock == "exclusive" else None
-                if held is None and (pid := owner(name)) is not None:
-                    raise LockHeld(f"{name} is owned by process {pid} ({name}.lock)")
-            except OSError as error:
-                raise ReadOnly(f"{name}.lock cannot be reached: {error.strerror}") from None
-            _create(name)
-        elif on_disk and not os.path.exists(name):
-            raise ReadOnly(f"{name} does not exist, and opening it read-only would not make it")
-        db: SqliteDatabase | None = None
+        opened = open_database(
+            name, durability=durability, lock=lock, read_only=read_only,
+            busy_timeout_ms=busy_timeout_ms, fts=fts,
+        )  # fmt: skip
+        store = cls(name, opened, now=now or _system_now, rand=rand or _system_rand(), ids=ids)
         try:
-            db = SqliteDatabase(name, read_only=read_only, busy_timeout_ms=busy_timeout_ms)
-            db.harden()
-            ours = schema.inspect(db, name)
-            if not ours and read_only:
-                raise ReadOnly(f"{name} is empty, and opening it read-only would not fill it")
-            level = "read-only" if read_only else db.write_ahead(durability)
-            if not ours:
-                ours = _create_schema(db, name, fts)
-            store = cls(
-                db, name, read_only=read_only, durability=level,
-                full_text=fts and schema.has_full_text(db), lock=held,
-                now=now or _system_now, rand=rand or _system_rand(), ids=ids,
-            )  # fmt: skip
             store._recover()
         except BaseException:
-            if db is not None:
-                db.close()
-            if held is not None:
-                held.release()
+            store.close()
             raise
         return store
 
@@ -176,13 +154,8 @@ class Store:
 
     def _repair(self, marked: bool) -> None:
         if marked:
-            walk = self.log.walk(GRAPH, Head(0, GENESIS))
-            if walk.break_seq is not None:
-                raise IntegrityBroken(
-                    f"{self.path} is damaged at event {walk.break_seq} ({walk.detail}); "
-                    f"events 1 to {walk.head.seq} are good and nothing was deleted"
-                )
-            self._db.run("DELETE FROM meta WHERE key = 'broken'")
+            self._clear_mark()
+            return
         applied, head = self.projection.applied(), self.log.head(GRAPH)
         if applied == head:
             return
@@ -200,6 +173,20 @@ class Store:
             self.log.abandon(GRAPH, walk.head, at=self.now(), actor=None, trust=None, reason="torn tail")
         replayed = self._replay(walk.head, after=applied.seq)
         self.recovery = Recovery(trimmed=trimmed, last_good_seq=walk.head.seq, replayed=replayed)
+
+    def _clear_mark(self) -> None:
+        """Take a file back that was found damaged, if its truth is whole: the rest is made again."""
+        report, _ = check_chains(self.log, self.projection.applied(), deep=True)
+        problem = report.detail or schema.structure_problem(self._db)
+        if problem is not None:
+            place = "" if report.ok else f" at event {report.first_break_seq} of stream {report.stream!r}"
+            raise IntegrityBroken(
+                f"{self.path} is damaged{place} ({problem}); nothing was deleted, and the graph is good "
+                f"up to event {report.verified_seq if report.stream in (None, GRAPH) else 'its head'}"
+            )
+        self.snapshots.drop(self.snapshots.damaged())
+        self.recovery = self.rebuild(self.log.head(GRAPH))
+        self._db.run(_UNMARK_BROKEN)
 
     # ------------------------------------------------------------------ transactions
 
@@ -262,12 +249,20 @@ class Store:
             self._depth -= 1
             if self._depth == 0 and self._harden:
                 self._harden = False
-                # A synced commit flushes the whole log before it, so an empty change is enough.
-                self._db.begin(sync=True)
-                self._db.run("UPDATE state SET value = value WHERE key = 'head'")
-                self._db.commit()
+                self._flush_disk()
         finally:
             self._guard.release()
+
+    def _flush_disk(self) -> None:
+        # A synced commit flushes the whole write-ahead log, so one that changes nothing is enough.
+        if self._db.begin(sync=True):
+            self._forget()
+        try:
+            self._db.run(_CHANGE_NOTHING)
+            self._db.commit()
+        except BaseException:
+            self._undo()
+            raise
 
     def rollback(self) -> None:
         """Leave the transaction without a trace. Inside a unit the unit fails as a whole."""
@@ -375,11 +370,14 @@ class Store:
         Raises:
             Conflict: The stream is elsewhere; read it again.
             IntegrityBroken: A row does not continue the chain.
+            UnitFailed: The open unit has failed already.
         """
         if stream == GRAPH:
             raise ValueError("the stream 'graph' is written by verbs only")
         self.begin(sync=sync)
         try:
+            if self._failure is not None:
+                raise UnitFailed(*self._failure)
             head = self.log.append(stream, rows, expected=expected)
         except BaseException as error:
             self.fail(getattr(error, "code", ErrorCode.INTEGRITY_BROKEN), str(error))
@@ -393,11 +391,11 @@ class Store:
         while True:
             self.begin_read()
             try:
-                page = [row for row, _ in zip(self.log.read(stream, after=after), range(500), strict=False)]
+                page = list(islice(self.log.read(stream, after=after), _PAGE))
             finally:
                 self.end_read()
             yield from page
-            if len(page) < 500:
+            if len(page) < _PAGE:
                 return
             after = page[-1].seq
 
@@ -490,90 +488,31 @@ class Store:
         """
         self.begin_read()
         try:
-            report = self._verify_chains(deep)
+            report, moved = check_chains(self.log, self.projection.applied(), deep=deep)
             if report.ok and deep:
-                report = self._verify_state(report)
+                report = verify_state(self._db, self.log, self.snapshots, report)
         finally:
             self.end_read()
-        if not self.read_only:
-            self._note(report)
+        if not self.read_only and self._broken is None and (moved or not report.ok):
+            self._note(report, moved)
         return report
 
-    def _verify_chains(self, deep: bool) -> IntegrityReport:
-        rows = 0
-        graph = Head(0, GENESIS)
-        self._verified: dict[str, Head] = {}
-        for stream in self.log.streams(""):
-            start = Head(0, GENESIS) if deep else self.log.verified(stream)
-            walk = self.log.walk(stream, start)
-            rows += walk.rows
-            if walk.break_seq is not None:
-                return IntegrityReport(
-                    ok=False, checked_events=rows, verified_seq=walk.head.seq, stream=stream,
-                    first_break_seq=walk.break_seq, detail=walk.detail, deep=deep,
-                )  # fmt: skip
-            if walk.head != start:
-                self._verified[stream] = walk.head
-            if stream == GRAPH:
-                graph = walk.head
-        applied = self.projection.applied()
-        if applied != graph:
-            return IntegrityReport(
-                ok=False, checked_events=rows, verified_seq=graph.seq, stream=GRAPH, deep=deep,
-                first_break_seq=min(applied.seq, graph.seq) + 1,
-                detail=f"the log ends at {graph.seq}, but {applied.seq} events were acknowledged",
-            )  # fmt: skip
-        return IntegrityReport(ok=True, checked_events=rows, verified_seq=graph.seq, deep=deep)
-
-    def _verify_state(self, report: IntegrityReport) -> IntegrityReport:
-        problem = None
-        (check,) = self._db.one("PRAGMA integrity_check(1)") or ("no answer",)
-        if check != "ok":
-            problem = f"SQLite finds damage: {check}"
-        elif damaged := self.snapshots.damaged():
-            problem = f"snapshot {damaged[0]} does not have its digest"
-        else:
-            again = SqliteDatabase(":memory:", read_only=False, busy_timeout_ms=0)
-            try:
-                schema.create(again, full_text=False)
-                fresh = Projection(again)
-                for row in self.log.read(GRAPH):
-                    fresh.apply(row, decode(row.body))
-                fresh.flush()
-                if state_bytes(again) != state_bytes(self._db):
-                    problem = "the projection differs from a replay of the log"
-            finally:
-                again.close()
-        if problem is None:
-            return report
-        return IntegrityReport(
-            ok=False, checked_events=report.checked_events, verified_seq=report.verified_seq,
-            detail=problem, stream=GRAPH, deep=True,
-        )  # fmt: skip
-
-    def _note(self, report: IntegrityReport) -> None:
-        if self._broken is not None:
-            return
-        if not report.ok:
-            where = f"event {report.first_break_seq} of stream {report.stream!r}"
-            said = f"{self.path} is damaged at {where}: {report.detail}"
-            self.begin()
-            try:
-                self._db.run("INSERT OR REPLACE INTO meta VALUES ('broken', ?)", (said,))
-            except BaseException:
-                self.rollback()
-                raise
-            self.commit()
-            self._broken = said
-        elif self._verified:
-            self.begin()
-            try:
-                for stream, head in self._verified.items():
+    def _note(self, report: IntegrityReport, moved: Mapping[str, Head]) -> None:
+        place = "" if report.first_break_seq is None else f" at event {report.first_break_seq}"
+        said = f"{self.path} is damaged{place} of stream {report.stream!r}: {report.detail}"
+        self.begin()
+        try:
+            if report.ok:
+                for stream, head in moved.items():
                     self.log.set_verified(stream, head)
-            except BaseException:
-                self.rollback()
-                raise
-            self.commit()
+            else:
+                self._db.run(_MARK_BROKEN, (said,))
+        except BaseException:
+            self.rollback()
+            raise
+        self.commit()
+        if not report.ok:
+            self._broken = said
 
     # ------------------------------------------------------------------ full text and closing
 
@@ -636,57 +575,6 @@ class Store:
                 if self._lock_file is not None:
                     self._lock_file.release()
 
-
-class Unit:
-    """Several verbs in one transaction. Leaving it commits; an exception or a failed verb
-    keeps nothing.
-
-    Raises:
-        UnitFailed: On leaving, if a verb inside failed.
-    """
-
-    def __init__(self, store: Store, sync: bool) -> None:
-        self._store, self._sync = store, sync
-
-    def __enter__(self) -> Unit:
-        self._store.begin(sync=self._sync)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
-        store = self._store
-        failed = store.failed
-        if kind is None and failed is None:
-            try:
-                store.settle_text()
-            except BaseException:
-                store.rollback()
-                raise
-            store.commit()
-            return
-        if kind is not None:
-            store.fail(ErrorCode.CONFLICT, f"the unit was left by {kind.__name__}: {error}")
-        store.rollback()
-        if kind is None and failed is not None:
-            raise UnitFailed(*failed)
-
-
-def _create(path: str) -> None:
-    try:
-        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        return
-    except OSError as error:
-        raise ReadOnly(f"{path} cannot be made: {error.strerror}") from None
-    os.close(handle)
-
-
-def _create_schema(db: SqliteDatabase, path: str, fts: bool) -> bool:
-    db.begin(sync=True)
-    try:
-        if not schema.inspect(db, path):  # another process may have been first
-            schema.create(db, full_text=fts)
-        db.commit()
-    except BaseException:
-        db.rollback()
-        raise
-    return True
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True) and self._on_disk and self._pid == os.getpid():
+            warnings.warn(f"{self.path} was not closed; nothing is lost", ResourceWarning, 2, self)

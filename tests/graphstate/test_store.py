@@ -38,6 +38,7 @@ from graphstate import (
     row_hash,
 )
 from graphstate.store import db as door
+from graphstate.store import opening
 from tests.graphstate.conftest import Make, Tamper
 
 
@@ -389,6 +390,16 @@ def test_deep_verification_finds_an_edited_projection(
     report = again.verify_integrity(deep=True)
     assert not report.ok
     assert report.detail
+    refused = again.remember("c")
+    assert isinstance(refused, Fail)
+    assert refused.code == "IntegrityBroken"
+    again.close()
+    # The log is whole, so what is made from it is made again.
+    repaired = make(path=path)
+    assert repaired.recovery.last_good_seq == 9
+    assert repaired.remember("c").ok
+    assert repaired.verify_integrity(deep=True).ok
+    assert repaired.get_node("a").payload == {}  # type: ignore[union-attr]  # it is there
 
 
 # ---------------------------------------------------------------------------------- causes
@@ -484,6 +495,8 @@ def test_a_failed_verb_takes_the_whole_unit_back(make: Make) -> None:
         later = graph.remember("c")
         assert isinstance(later, Fail)
         assert later.code == "Conflict"
+        with pytest.raises(UnitFailed):
+            graph.store.append("run:2", run_rows(1, stream="run:2"))
     assert caught.value.code == "NotFound"
     assert (graph.head(), graph.suggest(), graph.cursor()) == before
     assert graph.store.head("run:1").seq == 0
@@ -508,6 +521,18 @@ def test_an_exception_that_was_caught_inside_still_fails_the_unit(make: Make) ->
         with pytest.raises(Conflict):
             graph.store.append("run:1", run_rows(1), expected=5)
     assert graph.get_node("b") is None
+
+
+def test_a_synced_unit_notices_what_others_wrote_meanwhile(make: Make, tmp_path: Path) -> None:
+    path = tmp_path / "g.db"
+    graph, other = make("a", path=path), make(path=path)
+    for i in range(3):
+        with graph.unit():
+            graph.remember(f"mine{i}").unwrap()
+            graph.checkpoint("cp").unwrap()
+        other.remember(f"other{i}").unwrap()
+    assert graph.store.head().seq == 1 + 3 * 4
+    assert graph.verify_integrity(deep=True).ok
 
 
 def test_units_nest(make: Make) -> None:
@@ -590,6 +615,15 @@ def test_closing_inside_a_unit_loses_it_with_a_typed_error(make: Make, tmp_path:
         graph.remember("b").unwrap()
         graph.close()
     assert make(path=path).get_node("b") is None
+
+
+def test_dropping_a_store_warns_and_loses_nothing(make: Make, tmp_path: Path) -> None:
+    path = tmp_path / "g.db"
+    held = [Adaptogen.open(path, seed=False)]
+    held[0].remember("a").unwrap()
+    with pytest.warns(ResourceWarning, match=r"g\.db was not closed"):
+        held.clear()
+    assert make(path=path).get_node("a") is not None
 
 
 def test_a_view_for_another_actor_is_not_closed(make: Make) -> None:
@@ -794,10 +828,8 @@ def test_opening_a_long_file_costs_what_a_short_one_costs(make: Make, tmp_path: 
             assert len(rows) < 100
             return rows
 
-    from graphstate.store import store as module
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "SqliteDatabase", Counting)
+        patch.setattr(opening, "SqliteDatabase", Counting)
         again = Store.open(path)
     assert again.recovery.replayed == 0
     assert len(statements) <= 3
