@@ -15,6 +15,8 @@ Rule: TypeAlias = Callable[[Module], Iterator[ast.AST]]
 
 #: The one place where a task file's author names a factory as `python:module:factory`.
 PYTHON_DOOR = "agentloop.tasks.parts"
+#: Imports what the literal table of a package names; test_public_names.py holds the tables.
+LAZY_DOOR = "agentloop._lazy"
 
 #: The only modules that write SQL.
 SQL_MODULES = {
@@ -50,8 +52,8 @@ def evaluating_modules(module: Module) -> Iterator[ast.AST]:
 
 
 def computed_imports(module: Module) -> Iterator[ast.AST]:
-    """A literal name is an import like any other; so is one below a package, or in a table, of ours."""
-    if module.name == PYTHON_DOOR:
+    """A literal name is an import like any other; so is one below a package of ours."""
+    if module.name in (PYTHON_DOOR, LAZY_DOOR):
         return
     for call, name in calls(module.tree):
         loads_module = name.endswith("import_module") and not _is_ours(call.args[0])
@@ -64,8 +66,7 @@ def _is_ours(name: ast.expr) -> bool:
     if isinstance(name, ast.JoinedStr):
         first = name.values[0]
         return isinstance(first, ast.Constant) and str(first.value).startswith(("agentloop.", "graphstate."))
-    in_table = isinstance(name, ast.Subscript) and CONSTANT.fullmatch(dotted(name.value)) is not None
-    return in_table or isinstance(name, ast.Constant)
+    return isinstance(name, ast.Constant)
 
 
 def shells(module: Module) -> Iterator[ast.AST]:

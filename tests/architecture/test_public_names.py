@@ -21,8 +21,9 @@ import graphstate.errors
 from tests.architecture.sources import ROOT, Module, sources
 
 PACKAGES = [module for module in sources() if module.path.name == "__init__.py"]
-#: The root of agentloop imports each name on first use, so it has a table and a stub instead.
-EAGER = [package for package in PACKAGES if package.name != "agentloop"]
+#: Packages that import each name on first use: a table instead of imports, and a stub beside it.
+LAZY = [package for package in PACKAGES if package.path.with_suffix(".pyi").is_file()]
+ON_FIRST_USE = "__all__, __getattr__, __dir__ = on_first_use(__name__, _HOMES)"
 FACADES = [agentloop, graphstate]
 
 #: Defaults that may be given by position, as the seeds' own signatures have it: what a call is
@@ -62,14 +63,14 @@ DOTTED_NAME = re.compile(r"[│├└─ ]*([A-Z]\w+)(?: \(([\w., ]+)\))?(?:\s|$
 # ------------------------------------------------------------------------------ packages
 
 
-@pytest.mark.parametrize("package", EAGER, ids=lambda module: module.name)
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda module: module.name)
 def test_a_package_file_holds_imports_and_names_only(package: Module) -> None:
     for node in package.tree.body:
-        names = [target.id for target in getattr(node, "targets", []) if isinstance(target, ast.Name)]
-        is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        assert isinstance(node, (ast.Import, ast.ImportFrom)) or is_docstring or names == ["__all__"], (
-            package.at(node)
-        )
+        if not isinstance(node, (ast.Import, ast.ImportFrom)):
+            text = ast.unparse(node)
+            is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            is_table = package in LAZY and (text.startswith("_HOMES = {") or text == ON_FIRST_USE)
+            assert is_docstring or is_table or text.startswith("__all__ = ("), package.at(node)
 
 
 @pytest.mark.parametrize("module", sources(), ids=lambda module: module.name)
@@ -88,8 +89,9 @@ def test_the_public_names_of_graphstate_are_complete_and_sorted() -> None:
     assert list(graphstate.__all__) == sorted(graphstate.__all__, key=_as_ruff_sorts)
 
 
-def test_the_public_names_of_agentloop_are_those_of_its_stub() -> None:
-    stub = ast.parse((ROOT / "agentloop" / "__init__.pyi").read_text("utf-8"))
+@pytest.mark.parametrize("package", LAZY, ids=lambda module: module.name)
+def test_a_package_that_imports_on_first_use_says_the_same_in_its_stub(package: Module) -> None:
+    stub = ast.parse(package.path.with_suffix(".pyi").read_text("utf-8"))
     told = {
         alias.name: node.module
         for node in stub.body
@@ -97,15 +99,22 @@ def test_the_public_names_of_agentloop_are_those_of_its_stub() -> None:
         for alias in node.names
         if alias.asname == alias.name
     }
-    assert told == vars(agentloop)["_HOME_OF"]
-    assert list(agentloop.__all__) == sorted(told)
+    assert told == _homes(package)
+    assert list(importlib.import_module(package.name).__all__) == sorted(told)
 
 
-def test_a_public_name_of_agentloop_is_what_its_module_calls_so() -> None:
-    """In whatever order things were imported: a module of the same name must not come between."""
+@pytest.mark.parametrize("package", LAZY, ids=lambda module: module.name)
+def test_a_package_that_imports_on_first_use_names_only_what_is_below_it(package: Module) -> None:
+    """Such an import is invisible to the contracts on layers, so it may not reach elsewhere."""
+    assert {home for home in _homes(package).values() if not home.startswith(f"{package.name}.")} == set()
+
+
+@pytest.mark.parametrize("package", LAZY, ids=lambda module: module.name)
+def test_a_public_name_is_what_its_module_calls_so_in_any_order(package: Module) -> None:
+    """A module of the same name must not come between, whoever imported it before."""
     lines = [
-        f"from {home} import {name} as a; from agentloop import {name} as b; assert a is b, '{name}'"
-        for name, home in vars(agentloop)["_HOME_OF"].items()
+        f"from {home} import {name} as a; from {package.name} import {name} as b; assert a is b, '{name}'"
+        for name, home in _homes(package).items()
     ]
     done = subprocess.run(
         [sys.executable, "-c", "\n".join(lines)],
@@ -116,6 +125,13 @@ def test_a_public_name_of_agentloop_is_what_its_module_calls_so() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def _homes(package: Module) -> dict[str, str]:
+    """Return the table of a package turned round: the module of each name. Read, not imported."""
+    assigned = [node for node in package.tree.body if isinstance(node, ast.Assign)]
+    (table,) = [node.value for node in assigned if ast.unparse(node).startswith("_HOMES = {")]
+    return {name: home for home, names in ast.literal_eval(table).items() for name in names}
 
 
 def _is_public(name: str, value: object) -> bool:
