@@ -25,6 +25,7 @@ from agentloop.loop.cycle import Emit, Faulted
 from agentloop.loop.failures import Failed, Stopped, message_of
 from agentloop.loop.lifecycle import OneRun
 from agentloop.loop.options import OverflowStrategy
+from agentloop.loop.output import deliver_now
 from agentloop.loop.record import effect_names, json_or_repr
 from agentloop.loop.rounds import (
     ASK_AGAIN,
@@ -123,6 +124,7 @@ class LoopingAgentLoop(OneRun):
         self._inner: InnerLoop | None = None
         self._inputs: deque[Frame] = deque()
         self._failure: Failed | None = None
+        self._lost = 0
         self._work: anyio.CancelScope | None = None
         self._waiting: anyio.CancelScope | None = None
 
@@ -237,7 +239,7 @@ class LoopingAgentLoop(OneRun):
             self._inner = None
             with suppress(anyio.WouldBlock, anyio.EndOfStream):
                 while True:  # what is left when the surroundings were cancelled
-                    self._put_last(inner.source.receive_nowait(), index)
+                    self._forward_now(inner.source.receive_nowait(), index)
             if inner.result is not None:
                 self._note_result(inner.result, index)
         assert inner.result is not None
@@ -251,23 +253,23 @@ class LoopingAgentLoop(OneRun):
     # -------------------------------------------------------------------------------- frames
 
     async def _forward(self, frame: Frame, index: int) -> None:
-        frame = _with_index(frame, index)
+        if self._abort_reason is not None or not self._buffer.paused:
+            self._forward_now(frame, index)
+            return
+        delivered = False
         try:
-            try:
-                self._buffer.put_nowait(frame)
-            except anyio.WouldBlock:
-                if self._abort_reason is not None:
-                    self._put_last(frame, index)
-                    return
-                with anyio.CancelScope() as self._waiting:
-                    await self._buffer.put(frame)
-                self._waiting = None
+            with anyio.CancelScope() as self._waiting:
+                await self._buffer.put(_with_index(frame, index))
+                delivered = True
         except StreamAborted:
-            self.abort("output_aborted")
+            """The reader has left, and has aborted the run by that."""
+        finally:
+            self._waiting = None
+            if not delivered:
+                self._forward_now(frame, index)
 
-    def _put_last(self, frame: Frame, index: int) -> None:
-        with suppress(StreamAborted, anyio.WouldBlock):
-            self._buffer.put_final(_with_index(frame, index))
+    def _forward_now(self, frame: Frame, index: int) -> None:
+        self._lost += not deliver_now(self._buffer, _with_index(frame, index))
 
     async def _step(self, event: RoundEvent) -> RoundOrder | None:
         """Decide, put the decision on record, emit its frames; return the order it gave."""
@@ -289,7 +291,11 @@ class LoopingAgentLoop(OneRun):
             result = self._make_result()
             closed = {"status": result.status.value, "reason": result.reason, "iterations": len(self.results)}
             self._record("run.closed", closed)
-        self._commit()
+        try:
+            self._commit()
+        except Failed:
+            self._state = before  # what is not on record is neither published nor true
+            raise
         order: RoundOrder | None = None
         for effect in effects:
             if isinstance(effect, Emit):
@@ -299,7 +305,7 @@ class LoopingAgentLoop(OneRun):
         return order
 
     async def _emit(self, effect: Emit) -> None:
-        self._put_last(Frame(effect.type, effect.content), self._state.index)
+        self._forward_now(Frame(effect.type, effect.content), self._state.index)
         progress = self._options.on_progress
         if progress is None or effect.type not in PROGRESS_TYPES:
             return
@@ -356,7 +362,7 @@ class LoopingAgentLoop(OneRun):
 
     def _make_result(self) -> LoopResult:
         ending = self._state.ending
-        dropped = self._buffer.statistics().dropped
+        dropped = self._buffer.statistics().dropped + self._lost
         if ending == "inner" and self.results:
             return msgspec.structs.replace(self.results[-1], dropped_frames=dropped)
         failure = self._failure
