@@ -113,7 +113,7 @@ _HOMES = {
         "Redactor",
         "Secret",
     ),
-    "agentloop.replay": (
+    "agentloop.replays": (
         "Divergence",
         "ReplayReport",
         "replay",

@@ -77,9 +77,9 @@ from agentloop.ports import Tap as Tap
 from agentloop.ports import ToolSpec as ToolSpec
 from agentloop.redact import Redactor as Redactor
 from agentloop.redact import Secret as Secret
-from agentloop.replay import Divergence as Divergence
-from agentloop.replay import ReplayReport as ReplayReport
-from agentloop.replay import replay as replay
+from agentloop.replays import Divergence as Divergence
+from agentloop.replays import ReplayReport as ReplayReport
+from agentloop.replays import replay as replay
 from agentloop.scripted import Expect as Expect
 from agentloop.scripted import ScriptedAdapter as ScriptedAdapter
 from agentloop.scripted import Sleep as Sleep

@@ -1,6 +1,6 @@
 """The loop: what a cycle costs in memory and on disk, how that grows, and how fast it starts.
 
-    python benchmarks/bench_loop.py [--quick] [memory] [disk] [start]
+    python -m benchmarks.bench_loop [--quick] [memory] [disk] [start]
 
 Figures L1 to L7, L9 and I1. The work of a cycle and its floors are in `cycle_work`.
 """
@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import cycle_work as work
-import harness
 
 from adapters.graph import GraphLedgerStore
 from agentloop import MemoryLedgerStore
+from benchmarks import cycle_work as work
+from benchmarks import harness
 from graphstate import Store
 
 ROOT = Path(__file__).resolve().parent.parent

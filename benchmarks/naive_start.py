@@ -1,7 +1,10 @@
 """The floor of a cold start: one cycle of the naive duplex, with nothing imported but anyio."""
 
+from __future__ import annotations
+
 import hashlib
 import json
+from typing import Any
 
 import anyio
 import anyio._backends._asyncio  # what anyio.run would import
@@ -10,26 +13,26 @@ import anyio._backends._asyncio  # what anyio.run would import
 class Frame:
     __slots__ = ("content", "type")
 
-    def __init__(self, type, content):
+    def __init__(self, type: str, content: dict[str, str]) -> None:
         self.type, self.content = type, content
 
 
-async def serve(prompts, out, texts):
+async def serve(prompts: Any, out: Any, texts: list[str]) -> None:
     async for _ in prompts:
         for text in texts:
             await out.send(Frame("TEXT", {"text": text}))
         await out.send(Frame("DONE", {}))
 
 
-async def main():
-    to_agent, agent_in = anyio.create_memory_object_stream(64)
-    agent_out, from_agent = anyio.create_memory_object_stream(64)
-    to_judge, judge_in = anyio.create_memory_object_stream(64)
-    judge_out, from_judge = anyio.create_memory_object_stream(64)
+async def main() -> None:
+    to_agent, agent_in = anyio.create_memory_object_stream[Frame](64)
+    agent_out, from_agent = anyio.create_memory_object_stream[Frame](64)
+    to_judge, judge_in = anyio.create_memory_object_stream[Frame](64)
+    judge_out, from_judge = anyio.create_memory_object_stream[Frame](64)
 
-    async def ask(send, receive, text):
+    async def ask(send: Any, receive: Any, text: str) -> str:
         await send.send(Frame("TEXT", {"text": text}))
-        texts = []
+        texts: list[str] = []
         while (frame := await receive.receive()).type != "DONE":
             texts.append(frame.content["text"])
         return "".join(texts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -12,13 +11,9 @@ import apsw
 import pytest
 
 from adapters.graph import GraphLedgerStore
+from benchmarks import bench_loop, cycle_work
 from graphstate import Store
 from graphstate.store.db import SqliteDatabase
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-
-import bench_loop
-import cycle_work
 
 
 @pytest.mark.parametrize("make", [cycle_work.with_tasks, cycle_work.in_line], ids=["tasks", "in line"])
