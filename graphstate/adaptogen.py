@@ -118,6 +118,8 @@ class Adaptogen(Verbs):
         return graph
 
     def _sow(self) -> None:
+        if self.store.head().seq:
+            return
         self.store.begin()
         try:
             if self.store.log.head(GRAPH).seq == 0:

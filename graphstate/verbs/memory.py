@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from graphstate._canonical import Json, encode_text
+from graphstate._canonical import Json, decode, encode_text
 from graphstate.errors import ErrorCode
 from graphstate.events import Draft
 from graphstate.model import Node, Status
@@ -139,12 +139,8 @@ class Memory(Verbs):
             if not isinstance(payload, Keep) or not isinstance(patch, Mapping):
                 refuse("patch must be an object, and given without payload")
             value = merge_patch(value, patch)
-        size, most = (
-            len(arguments.json_bytes(value, "payload")),
-            self.store.projection.tunables()["maxPayloadBytes"],
-        )
-        if size > most:
-            refuse(f"the payload has {size} bytes, maxPayloadBytes is {most}", ErrorCode.PAYLOAD_TOO_LARGE)
+        if value is not base.payload:
+            value = _stored_form(self.store, value)
         body: dict[str, Any] = {
             "id": known_id,
             "kind": base.kind if kind is None else arguments.name(kind, "kind"),
@@ -239,6 +235,14 @@ class Memory(Verbs):
     def fts_enabled(self) -> bool:
         """Say whether text recall uses the full-text index."""
         return self.store.full_text
+
+
+def _stored_form(store: Store, value: Json) -> Json:
+    """Return a payload as it will be read back: what is folded now is what a replay folds."""
+    data, most = arguments.json_bytes(value, "payload"), store.projection.tunables()["maxPayloadBytes"]
+    if len(data) > most:
+        refuse(f"the payload has {len(data)} bytes, maxPayloadBytes is {most}", ErrorCode.PAYLOAD_TOO_LARGE)
+    return decode(data)
 
 
 def _with_status(graph: Verbs, id: str, status: str, actor: str | None, cause: str | None) -> Result[Node]:

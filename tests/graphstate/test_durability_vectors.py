@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from graphstate import DEFAULTS, TUNABLES, Fail, VerbFailed
+from graphstate import DEFAULTS, TUNABLES, Adaptogen, Fail, VerbFailed
 from graphstate.events import GRAPH
+from graphstate.store.snapshot import state_bytes
 from tests.graphstate.conftest import Make, Tamper
 
 
@@ -217,3 +220,46 @@ def test_the_readable_views_show_names(make: Make) -> None:
     assert f"7:{row[5]}" == graph.head()
     assert db.all("SELECT kind, id, visits FROM stat ORDER BY kind") == [("edge", "e1", 1), ("node", "b", 1)]
     assert db.all("SELECT actor, nodes, moves FROM cursor") == [("developer", '["a"]', 1)]
+
+
+@given(
+    weight=st.floats(0, allow_infinity=False, allow_nan=False),
+    value=st.floats(-1e6, 1e6),
+    label=st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+    payload=st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_infinity=False, allow_nan=False)
+        | st.text(st.characters(exclude_categories=["Cs"])),
+        lambda inner: (
+            st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner)
+        ),
+        max_leaves=8,
+    ),
+    vector=st.lists(st.floats(allow_infinity=False, allow_nan=False, width=32), min_size=1, max_size=4),
+)
+@settings(max_examples=100, deadline=None)
+def test_every_value_survives_snapshot_rollback_and_replay(
+    weight: float, value: float, label: str, payload: Any, vector: list[float]
+) -> None:
+    with Adaptogen.open(seed=False) as graph:
+        graph.remember("a", label=label, payload=payload, embedding=vector, tags=["t", 'q"']).unwrap()
+        graph.remember("b").unwrap()
+        graph.link("a", "b", id="e1", weight=weight, label=label).unwrap()
+        graph.set_cursor(["a"]).unwrap()
+        graph.step(reward=value).unwrap()
+        before = state_bytes(graph.store._db), graph.get_node("a"), graph.get_edge("e1"), graph.suggest()
+        graph.checkpoint("cp").unwrap()
+        graph.remember("a", payload=0, label="x").unwrap()
+        graph.unlink("e1").unwrap()
+        graph.rollback("cp").unwrap()
+        assert (
+            state_bytes(graph.store._db),
+            graph.get_node("a"),
+            graph.get_edge("e1"),
+            graph.suggest(),
+        ) == before
+        report = graph.verify_integrity(deep=True)
+        assert report.ok, report.detail
+        graph.recall(text=label or "x")

@@ -59,6 +59,15 @@ def test_v27_the_payload_stays_unless_it_is_given(make: Make) -> None:
     assert graph.remember("a", payload=None).unwrap().payload == {}
 
 
+def test_a_node_holds_its_own_copy_in_the_form_that_is_read_back(make: Make) -> None:
+    graph = make()
+    given = {"t": (1, 2.0), "list": [1]}
+    returned = graph.remember("a", payload=given).unwrap()
+    given["list"] = []
+    assert returned.payload == {"t": [1, 2], "list": [1]}
+    assert returned == node(graph, "a")
+
+
 def test_a_patch_changes_a_part_of_the_payload(make: Make) -> None:
     graph = make()
     graph.remember("a", payload={"x": 1, "deep": {"y": 2, "z": 3}})
