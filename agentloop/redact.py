@@ -349,6 +349,9 @@ class RedactingStream:
 
     def flush(self) -> str:
         """Return what was held back; nothing follows it. A long enough beginning is marked."""
+        if not self._held:
+            self._before = ""
+            return ""
         window, start = self._before + self._held, len(self._before)
         self._before = self._held = ""
         return _replaced(window, self._redactor._spans(window, ended=True), start, len(window))

@@ -189,7 +189,7 @@ class RunRecord:
         self._put_down_frames()
         self._steps += 1
         names = tuple(effect_names(effects))
-        form = _step_form(before.phase.value, event_name(event), after.phase.value, names)
+        form = _step_form(str(before.phase), event_name(event), str(after.phase), names)
         count, digest = self.out.mark()
         # Canonical by construction: all its texts are names of ours, and its keys are in order.
         self._recorder.record_encoded("step", (form % (self._steps, count, digest)).encode())

@@ -115,7 +115,7 @@ class _TurnAdapter:
             value = await anyio.to_thread.run_sync(self._function, prompt, ctx, abandon_on_cancel=True)
         else:
             value = self._function(prompt, ctx)
-        if must_wait(value):
+        if not hasattr(value, "asend") and must_wait(value):
             value = await value
         if hasattr(value, "asend"):
             return _GeneratorTurn(cast("AsyncGenerator[Any, Any]", value))
