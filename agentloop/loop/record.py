@@ -98,10 +98,12 @@ def effect_names(effects: Sequence[Emit | str]) -> list[str]:
 class RunRecord:
     """Writes one run into a recorder; does nothing, cheaply, without one."""
 
-    __slots__ = ("_batch", "_closed", "_recorder", "_role", "_slot", "_steps", "_sync", "_turn", "out")
+    __slots__ = ("_batch", "_closed", "_recorder", "_role", "_slot", "_steps", "_sync", "_turn", "on", "out")
 
     def __init__(self, recorder: Recorder | None, *, sync: bool) -> None:
         self._recorder, self._sync = recorder, sync
+        #: Whether anything is recorded.
+        self.on = recorder is not None
         #: The canonical JSON of the frames that wait for the next entry.
         self._batch: list[str] = []
         self._role, self._turn, self._steps = "agent", 0, 0
@@ -110,14 +112,9 @@ class RunRecord:
         self._closed = False
         self.out = OutDigest()
 
-    @property
-    def on(self) -> bool:
-        """Whether anything is recorded."""
-        return self._recorder is not None
-
     def off(self) -> None:
         """Record nothing any more: the store has failed."""
-        self._recorder = None
+        self._recorder, self.on = None, False
         self._batch = []
 
     def opened(
