@@ -24,6 +24,7 @@ __all__ = (
     "DONE",
     "ERROR",
     "INPUT",
+    "MAX_CONTENT_DEPTH",
     "NODE_COMPLETED",
     "NODE_FAILED",
     "NODE_RETRY",
@@ -113,6 +114,8 @@ def _camel(name: str) -> str:
 _TO_WIRE: Final = {name: _camel(name) for name in _NAMES}
 _FROM_WIRE: Final = {wire: name for name, wire in _TO_WIRE.items()}
 _REPR_LIMIT = 1_000
+#: Levels of nesting in what a frame shows; leaves room for what a ledger entry puts around it.
+MAX_CONTENT_DEPTH: Final = 90
 
 
 def clean(value: Any) -> Any:
@@ -143,7 +146,7 @@ def _plain(value: Any, depth: int = 0) -> Json:
         return value if math.isfinite(value) else None
     if isinstance(value, (bytes, bytearray)):
         return value.decode("utf-8", "replace")
-    if depth < 100:
+    if depth < MAX_CONTENT_DEPTH:
         if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
             return {repair_text(key): _plain(item, depth + 1) for key, item in value.items()}
         if isinstance(value, (list, tuple)):

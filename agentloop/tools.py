@@ -20,10 +20,10 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from agentloop._canonical import Json, NotJson, decode, encode
+from agentloop._canonical import MAX_DEPTH, Json, NotJson, decode, encode, repair_text
 from agentloop.determinism import Clock, CounterIds, IdFactory
 from agentloop.errors import StreamError
-from agentloop.frames import CANCEL, TOOL_CALL, TOOL_RESULT, Frame, clean
+from agentloop.frames import CANCEL, MAX_CONTENT_DEPTH, TOOL_CALL, TOOL_RESULT, Frame, clean
 from agentloop.messages import TOOL_ERRORS, ToolCall, ToolError, ToolResult
 from agentloop.ports import FrameDuplex, ToolSpec
 
@@ -87,7 +87,8 @@ def as_tool(name: str, adapter: Callable[..., Any] | Tool) -> Tool:
 def tool_failure(call: ToolCall, word: str, message: str, **detail: Json) -> ToolResult:
     """Return the failed answer to a call; ``word`` is one of `TOOL_ERRORS`."""
     code, error_class = TOOL_ERRORS[word]
-    error = ToolError(error_class=error_class, code=code, message=message[:2_000], detail=detail)
+    message = repair_text(message[:2_000])
+    error = ToolError(error_class=error_class, code=code, message=message, detail=detail)
     return ToolResult(
         id=call.id, name=call.name, ok=False, output=error.message, error=error, timed_out=word == "timeout"
     )
@@ -110,7 +111,10 @@ def _cut(text: str, limit: int) -> str:
 def _text(value: object, limit: int) -> str | None:
     if value is None:
         return None
-    return _cut(cast(str, clean(value)) if isinstance(value, (str, bytes)) else str(value), limit)
+    if isinstance(value, list):
+        value = "".join(map(str, value))  # given in chunks
+    text = value.decode("utf-8", "replace") if isinstance(value, (bytes, bytearray)) else str(value)
+    return _cut(repair_text(text), limit)
 
 
 _RESULT_KEYS: Final = frozenset({"ok", "output", "stdout", "stderr", "exit_code", "exitCode"})
@@ -119,16 +123,18 @@ _RESULT_KEYS: Final = frozenset({"ok", "output", "stdout", "stderr", "exit_code"
 def _from_mapping(call: ToolCall, value: Mapping[str, Any], limit: int) -> ToolResult:
     rest = {key: item for key, item in value.items() if key not in _RESULT_KEYS}
     exit_code = value.get("exit_code", value.get("exitCode"))
-    if isinstance(exit_code, bool) or not isinstance(exit_code, int):
+    if isinstance(exit_code, bool) or not isinstance(exit_code, int) or abs(exit_code) >= 1 << 63:
         exit_code = None
     stdout = _text(value.get("stdout"), limit)
     output = value.get("output", rest or (stdout if stdout is not None else ""))
+    if isinstance(output, bytes):
+        output = _text(output, limit)
     return _bounded(
         ToolResult(
             id=call.id,
             name=call.name,
             ok=bool(value.get("ok", True)),
-            output=clean(output),
+            output=output,
             stdout=stdout,
             stderr=_text(value.get("stderr"), limit),
             exit_code=exit_code,
@@ -137,15 +143,27 @@ def _from_mapping(call: ToolCall, value: Mapping[str, Any], limit: int) -> ToolR
     )
 
 
+def _json_of(output: Json) -> tuple[Json, str]:
+    """Return the value with its texts repaired, and as JSON; raise NotJson if a frame cannot hold it."""
+    try:
+        output = clean(output)
+    except RecursionError:
+        raise NotJson("a value that is nested too deep or contains itself") from None
+    around, levels = output, MAX_DEPTH - MAX_CONTENT_DEPTH
+    for _ in range(levels):  # what a ledger entry puts around it
+        around = [around]
+    return output, encode(around)[levels:-levels].decode()
+
+
 def _bounded(result: ToolResult, limit: int) -> ToolResult:
     """Cut texts that are too long; raise NotJson if the output is no JSON value."""
     output = result.output
     if isinstance(output, str):
-        output = _cut(output, limit)
-    elif not isinstance(output, (bool, int, type(None))):
-        size = len(encoded := encode(output))
-        if size > limit:
-            output = _cut(encoded.decode(), limit)
+        output = _text(output, limit)
+    elif output is not None and not isinstance(output, bool):
+        output, encoded = _json_of(output)
+        if len(encoded) > limit:
+            output = _cut(encoded, limit)
     return msgspec.structs.replace(
         result, output=output, stdout=_text(result.stdout, limit), stderr=_text(result.stderr, limit)
     )
@@ -159,7 +177,7 @@ def _result_of(call: ToolCall, value: object, limit: int) -> ToolResult:
         if isinstance(value, Mapping):
             return _from_mapping(call, value, limit)
         if isinstance(value, (str, bytes)):
-            text = _cut(clean(value), limit)
+            text = _text(value, limit)
             return ToolResult(id=call.id, name=call.name, ok=True, output=text, stdout=text)
         return _bounded(ToolResult(id=call.id, name=call.name, ok=True, output=cast(Json, value)), limit)
     except NotJson as error:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 import anyio.to_thread
+import msgspec
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
@@ -64,7 +65,7 @@ from agentloop.loop.ingress import Ingress
 from agentloop.loop.lifecycle import OneRun
 from agentloop.loop.options import LoopOptions
 from agentloop.loop.output import Output
-from agentloop.loop.record import RunRecord, json_or_repr
+from agentloop.loop.record import RunRecord
 from agentloop.loop.turns import Adapter, Prompt, Turn, TurnFold, as_adapter
 from agentloop.loop.watch import Watchdog
 from agentloop.messages import EvaluatorResult, LoopResult, NodeStatus, RunOutcome
@@ -168,6 +169,7 @@ class AgentLoop(OneRun):
         self._winding = False
         self._failure: Failed | None = None
         self._turn_number = 0
+        self._turn_is_new = False
         self._open_turn: tuple[Role, Turn | None] | None = None
         self._inputs: deque[str] = deque()
         self._changes: deque[SymbolicChange] = deque()
@@ -207,7 +209,7 @@ class AgentLoop(OneRun):
         return True
 
     def _entering(self, text: str) -> str:
-        return self._ingress.redact_text(super()._entering(text))
+        return self._ingress.text(text)
 
     def _halted(self) -> bool:
         """Return whether nothing may begin any more; what comes too late is dropped."""
@@ -294,15 +296,15 @@ class AgentLoop(OneRun):
             order = self._step(event)
 
     def _open_record(self) -> None:
-        options = self._options
-        forward = "*" if self._forward is None else sorted(self._forward)
-        self._record.opened(
-            self._config,
-            node=json_or_repr(self.context.node),
-            labels=options.labels,
-            forward=forward,
-            symbolics=self.symbolics.get_all(),
-        )
+        if self._record.on:
+            given = {
+                "node": self.context.node,
+                "labels": dict(self._options.labels),
+                "symbolics": self.symbolics.get_all(),
+            }
+            shown = self._ingress.shown(Frame("", given)).content
+            forward = "*" if self._forward is None else sorted(self._forward)
+            self._record.opened(self._config, forward=forward, **shown)
 
     def _step(self, event: Event) -> Order | None:
         """Decide, put the decision on record, stage its frames; return the order it gave."""
@@ -332,11 +334,14 @@ class AgentLoop(OneRun):
 
     def _must_commit(self) -> bool:
         frames = self._output.staged
+        if self._state.phase is Phase.RECORDING:
+            return True  # a memory is told only what is on record
         if self._options.commit == "turn":
-            return bool(frames)
+            return self._turn_is_new or bool(frames)
         return any(frame.type not in (NODE_STARTED, SYMBOLIC_ASSERTED) for frame in frames)
 
     async def _commit(self) -> None:
+        self._turn_is_new = False
         try:
             await self._record.commit()
         except Exception as error:
@@ -404,6 +409,9 @@ class AgentLoop(OneRun):
             if must_wait(answer):
                 answer = await answer
             verdict = as_evaluator_result(answer)
+            evidence = self._ingress.text(verdict.evidence)
+            if evidence is not verdict.evidence:
+                verdict = msgspec.structs.replace(verdict, evidence=evidence)
         except Exception as error:
             raise Failed("parse", error) from error
         self._record.fact("verdict", {"result": _verdict_data(verdict)})
@@ -426,7 +434,8 @@ class AgentLoop(OneRun):
         prompt = await self._build_prompt(role, *arguments)
         self._turn_number += 1
         whole = self._options.record_prompts == "parts"
-        self._record.turn_begun(self._turn_number, role, prompt, whole=whole)
+        if self._record.on:
+            self._record.turn_begun(self._turn_number, role, self._ingress.prompt(prompt), whole=whole)
         work = _TurnWork(TurnFold(role), self._turn_calls)
         try:
             self._open_turn = (role, None)
@@ -446,6 +455,7 @@ class AgentLoop(OneRun):
         self._watch.release()
         self._open_turn = None
         self._record.turn_ended()
+        self._turn_is_new = True
         fold = work.fold
         for name, count in fold.usage.items():
             self._usage[name] = self._usage.get(name, 0) + count
@@ -593,6 +603,9 @@ class AgentLoop(OneRun):
                 if must_wait(answer):
                     answer = await answer
             report = as_check_report(answer)
+            evidence = self._ingress.text(report.evidence)
+            if evidence is not report.evidence:
+                report = msgspec.structs.replace(report, evidence=evidence)
         except Exception as error:
             raise Failed("deterministic_checks", error) from error
         seen = {"all_passed": report.all_passed, "evidence": report.evidence}
@@ -619,10 +632,11 @@ class AgentLoop(OneRun):
             done = await graph.record_outcome(outcome)
         except Exception as error:
             fatal = graph.strict and closing.reason != "aborted"
-            self._record.fact("outcome_written", {"failure": message_of(error), "fatal": fatal})
+            text = self._ingress.redact_text(message_of(error))
+            self._record.fact("outcome_written", {"failure": text, "fatal": fatal})
             if fatal:
                 self._failure = self._failure or Failed("graph", error)
-                return OutcomeRecorded(message_of(error))
+                return OutcomeRecorded(text)
             self._complain("graph", error)
             return OutcomeRecorded()
         self._record.fact("outcome_written", {"result": dict(done)})
@@ -658,7 +672,9 @@ class AgentLoop(OneRun):
             change = self._changes.popleft()
             if self._output.ended:
                 continue
-            content = {"name": change.name, "value": change.value, "op": change.op}
+            content: dict[str, Any] = {"name": change.name, "value": change.value, "op": change.op}
+            if type(change.value) in (dict, list, str):
+                content = self._ingress.shown(Frame(SYMBOLIC_ASSERTED, content)).content
             self._record.fact("symbolic", {**content, "by": change.by})
             self._output.stage(SYMBOLIC_ASSERTED, content)
             if self._options.graph is not None:
@@ -667,7 +683,7 @@ class AgentLoop(OneRun):
         if raised:
             self._known_errors += raised
             for error in self.symbolics.errors[-raised:]:
-                self._complain("symbolic_subscriber", error, once_per=repr(error))
+                self._complain("symbolic_subscriber", error, once_per=message_of(error))
 
     # ------------------------------------------------------------------------------ failures
 
@@ -679,18 +695,23 @@ class AgentLoop(OneRun):
         """
         if fatal and not self._output.ended:
             raise Failed(phase, error) from error
-        text = f"{phase}: {type(error).__name__}: {message_of(error)}"
+        text = self._ingress.redact_text(f"{phase}: {type(error).__name__}: {message_of(error)}")
         key = (phase, once_per, text)
         if key in self._complaints:
             return
         self._complaints.add(key)
-        _log.warning("%s (run %s)", text, self.run_id, exc_info=error)
+        self._log(text, error)
         if self._output.ended:
             self._warnings.append(text)
             return
         content = self._error_content(phase, error, fatal=False)
         self._record.fact("callback_failed", {"phase": phase, "error": content})
         self._output.stage(ERROR, content)
+
+    def _log(self, text: str, error: BaseException) -> None:
+        # A traceback may quote a secret, so where there are any it is left out.
+        shown = error if self._options.redactor is None else None
+        _log.warning("run %s: %s", self.run_id, text, exc_info=shown)
 
     def _error_content(self, phase: str, error: BaseException, *, fatal: bool) -> dict[str, Any]:
         content = error_content(phase, error, fatal=fatal, iteration=self._state.iteration)
@@ -732,6 +753,9 @@ class AgentLoop(OneRun):
                 # The ledger, a memory or a tap failed while the end was written. It is not asked
                 # again, so this comes to an end.
                 self._failure = failed
+            except Exception as error:
+                self._record.off()  # it could not be written
+                self._failure = Failed("internal", error)
             if self._has_ended():
                 return None
 
@@ -770,6 +794,7 @@ class AgentLoop(OneRun):
         if not self._has_ended() and (self._state.phase is not Phase.RECORDING or self._failure is not None):
             self._step(self._ending())
         if self._state.phase is Phase.RECORDING:
+            await self._commit()
             self._step(await self._record_outcome())
         await self._settle()
 
@@ -780,7 +805,7 @@ class AgentLoop(OneRun):
             self._record.fact("input", {"type": ABORT, "reason": reason})
             return Aborted(reason)
         content = self._error_content(failure.phase, failure.error, fatal=True)
-        _log.warning("run %s failed in phase %s", self.run_id, failure.phase, exc_info=failure.error)
+        self._log(f"failed in phase {failure.phase}", failure.error)
         self._record.fact("callback_failed", {"phase": failure.phase, "error": content})
         return Faulted(failure.phase, content["error_type"], content["message"])
 
@@ -885,10 +910,11 @@ def _reported(frame: Frame) -> Exception:
 def _verdict_data(verdict: EvaluatorResult) -> dict[str, Any]:
     data: dict[str, Any] = {"status": verdict.status.value, "evidence": verdict.evidence}
     if verdict.symbolic_updates:
-        data["symbolic_updates"] = [
+        updates = [
             {"name": update.name, "op": update.op, "value": update.value}
             for update in verdict.symbolic_updates
         ]
+        data["symbolic_updates"] = Frame("", {"updates": updates}).to_dict()["content"]["updates"]
     if verdict.parse_error is not None:
         data["parse_error"] = verdict.parse_error
     return data

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from agentloop.frames import TEXT, Frame, clean
@@ -37,9 +37,7 @@ class Ingress:
         """Return what this frame makes visible, in order."""
         content = frame.content
         if frame.type != TEXT:
-            if not content:
-                return (*self.rest(), frame)
-            return (*self.rest(), Frame(frame.type, self.redact(frame.to_dict()["content"]), meta=frame.meta))
+            return (*self.rest(), frame if not content and frame.type.isascii() else self.shown(frame))
         text = content.get("text")
         if type(text) is str and text.isascii() and not self._half and len(content) == 1:
             shown = text if self._stream is None else self._stream.feed(text)
@@ -72,6 +70,25 @@ class Ingress:
         if self._half:
             text, self._half = text + "\ufffd", ""
         return (Frame(TEXT, {"text": text}),) if text else ()
+
+    def shown(self, frame: Frame) -> Frame:
+        """Return the frame as it may be kept and shown: JSON, whole characters, no secrets."""
+        content = self.redact(frame.to_dict()["content"])
+        return Frame(self.text(frame.type), content, meta=frame.meta)
+
+    def text(self, text: str) -> str:
+        """Return a text from outside as it may be kept and shown."""
+        return self.redact_text(cast(str, clean(text)))
+
+    def prompt(self, frames: Iterable[Frame]) -> list[Frame]:
+        """Return the frames of a prompt as they may be kept; they are sent as they are."""
+        plain = self._redactor is None
+        return [
+            frame
+            if plain and len(frame.content) == 1 and frame.text.isascii() and frame.text
+            else self.shown(frame)
+            for frame in frames
+        ]
 
     def redact(self, content: dict[str, Any]) -> dict[str, Any]:
         """Return the content without secrets."""

@@ -23,10 +23,11 @@ from agentloop.loop.answers import must_wait
 from agentloop.loop.context import read_context, state_for
 from agentloop.loop.cycle import Emit, Faulted
 from agentloop.loop.failures import Failed, Stopped, message_of
+from agentloop.loop.ingress import Ingress
 from agentloop.loop.lifecycle import OneRun
 from agentloop.loop.options import OverflowStrategy
 from agentloop.loop.output import deliver_now
-from agentloop.loop.record import effect_names, json_or_repr
+from agentloop.loop.record import effect_names
 from agentloop.loop.rounds import (
     ASK_AGAIN,
     ASK_NODE,
@@ -112,6 +113,7 @@ class LoopingAgentLoop(OneRun):
         clock = options.clock or SystemClock()
         self.symbolics: SymbolicState = _shared_state(self._inner_options)
         self.run_id = options.run_id or RunIds(clock)()
+        self._ingress = Ingress(self._inner_options.get("redactor"))
         self._recorder = Recorder(options.ledger, self.run_id, clock)
         self._steps = 0
         self._nodes = _Nodes(options.node_provider)
@@ -125,6 +127,7 @@ class LoopingAgentLoop(OneRun):
         self._inputs: deque[Frame] = deque()
         self._failure: Failed | None = None
         self._lost = 0
+        self._warnings: list[str] = []
         self._work: anyio.CancelScope | None = None
         self._waiting: anyio.CancelScope | None = None
 
@@ -195,7 +198,7 @@ class LoopingAgentLoop(OneRun):
                 self._node = await self._nodes.at(index)
             except Exception as error:
                 raise Failed("node_provider", error) from error
-            self._record("fact.node", {"index": index, "node": json_or_repr(self._node)})
+            self._record("fact.node", {"index": index, **self._shown({"node": self._node})})
             return NodeGiven(self._node is not None)
         if order == ASK_AGAIN:
             return await self._ask_again(index)
@@ -314,7 +317,9 @@ class LoopingAgentLoop(OneRun):
             if must_wait(answer):
                 await answer
         except Exception as error:
-            _log.warning("on_progress: %s (run %s)", message_of(error), self.run_id, exc_info=error)
+            text = self._ingress.redact_text(f"on_progress: {type(error).__name__}: {message_of(error)}")
+            _log.warning("run %s: %s", self.run_id, text)
+            self._warnings.append(text)
 
     async def _wind_down(self) -> None:
         """Bring the run to its end, whatever state it is in."""
@@ -327,7 +332,8 @@ class LoopingAgentLoop(OneRun):
     def _ending(self) -> RoundEvent:
         if self._failure is not None:
             phase, error = self._failure.phase, self._failure.error
-            content = {"phase": phase, "error_type": type(error).__name__, "message": message_of(error)}
+            message = self._ingress.redact_text(message_of(error))
+            content = {"phase": phase, "error_type": type(error).__name__, "message": message}
             self._record("fact.callback_failed", {"phase": phase, "error": content})
             return Faulted(phase, content["error_type"], content["message"])
         if self._state.phase is RoundPhase.INNER and len(self.results) > self._state.index:
@@ -339,13 +345,19 @@ class LoopingAgentLoop(OneRun):
 
     # -------------------------------------------------------------------------------- record
 
+    def _entering(self, text: str) -> str:
+        return self._ingress.text(text)
+
+    def _shown(self, content: dict[str, Any]) -> dict[str, Any]:
+        return self._ingress.shown(Frame("", content)).content
+
     def _open_record(self) -> None:
         opened = {
             "version": LEDGER_VERSION,
             "driver": OUTER_DRIVER,
             "run": self.run_id,
             "config": msgspec.structs.asdict(self._config),
-            "labels": dict(self._options.labels or {}),
+            **self._shown({"labels": dict(self._options.labels or {})}),
         }
         self._record("run.opened", opened)
 
@@ -369,11 +381,14 @@ class LoopingAgentLoop(OneRun):
         return LoopResult(
             status=NodeStatus.SUCCESS if self._state.phase is RoundPhase.DONE else NodeStatus.FAILURE,
             reason=cast(Any, ending) or "aborted",
-            evidence=f"{failure.phase}: {message_of(failure.error)}" if failure else None,
+            evidence=self._ingress.redact_text(f"{failure.phase}: {message_of(failure.error)}")
+            if failure
+            else None,
             iterations=len(self.results),
             symbolics=self.symbolics.get_all(),
             dropped_frames=dropped,
             error=failure.error if failure else None,
+            warnings=tuple(self._warnings),
             run_id=self.run_id,
         )
 

@@ -9,21 +9,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio
 import anyio.to_thread
 import msgspec
 
-from agentloop._canonical import Json, NotJson, encode, encode_text, quote
+from agentloop._canonical import Json, encode_text, quote
 from agentloop.frames import DONE, TEXT, Frame
 from agentloop.ledger.blobs import BLOB_LIMIT
 from agentloop.ledger.recorder import LEDGER_VERSION, Recorder
 from agentloop.loop.cycle import CycleConfig, CycleState, Effect, Emit, Event, event_name
-from agentloop.loop.turns import Prompt
 from agentloop.messages import LoopResult
 
-__all__ = ("DRIVER", "OutDigest", "RunRecord", "effect_names", "json_or_repr")
+__all__ = ("DRIVER", "OutDigest", "RunRecord", "effect_names")
 
 #: What ``run.opened`` calls this driver.
 DRIVER: Final = "agent_loop"
@@ -81,15 +80,6 @@ def _step_form(before: str, event: str, after: str, effects: tuple[str, ...]) ->
     return text.replace('"n":0,"out":[0,""]', '"n":%d,"out":[%d,"%s"]')
 
 
-def json_or_repr(value: Any) -> Json:
-    """Return the value if it is JSON, else what it looks like."""
-    try:
-        encode(value)
-    except NotJson:
-        return {"__repr__": repr(value)[:1_000]}
-    return cast(Json, value)
-
-
 def effect_names(effects: Sequence[Emit | str]) -> list[str]:
     """Return what a step records of its effects: the types of frames, and the orders."""
     return [effect.type if type(effect) is Emit else str(effect) for effect in effects]
@@ -139,7 +129,7 @@ class RunRecord:
             self._put_down_frames()
             self._recorder.record(f"fact.{kind}", data)
 
-    def turn_begun(self, turn: int, role: str, prompt: Prompt, *, whole: bool) -> None:
+    def turn_begun(self, turn: int, role: str, prompt: Sequence[Frame], *, whole: bool) -> None:
         self._turn, self._role = turn, role
         if self._recorder is None:
             return
