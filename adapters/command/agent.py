@@ -18,7 +18,7 @@ import anyio
 import msgspec
 from anyio.abc import ByteReceiveStream, Process
 
-from adapters.command.process import child_environment, end_group, kill_group
+from adapters.command.process import child_environment, end_group, kill_group, start_group
 from agentloop._canonical import Json, NotJson, decode, encode
 from agentloop.errors import AgentLoopConfigError, FrameError, TurnError
 from agentloop.frames import CONTEXT, DONE, ERROR, REASONING, TEXT, TOOL_CALL, USAGE, Frame
@@ -129,9 +129,7 @@ class CommandAgent:
 
     async def _start(self, stdin: IO[bytes], stderr: IO[bytes]) -> Process:
         try:
-            return await anyio.open_process(
-                self.argv, stdin=stdin, stderr=stderr, cwd=self._cwd, env=self._env, start_new_session=True
-            )
+            return await start_group(self.argv, stdin=stdin, stderr=stderr, cwd=self._cwd, env=self._env)
         except OSError as error:
             raise TurnError(
                 f"the command {self.argv[0]!r} could not be started: {error.strerror}"

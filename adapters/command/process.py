@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import anyio
 from anyio.abc import Process
 
-__all__ = ("BASIC_VARIABLES", "child_environment", "end_group", "kill_group")
+__all__ = ("BASIC_VARIABLES", "child_environment", "end_group", "kill_group", "start_group")
 
 #: What every child gets from the surrounding environment, where it is set.
 BASIC_VARIABLES: Final = (
@@ -45,6 +45,20 @@ def child_environment(
     """
     names = (*BASIC_VARIABLES, *pass_env)
     return {name: environ[name] for name in names if name in environ} | dict(env or {})
+
+
+async def start_group(argv: Sequence[str], **options: Any) -> Process:
+    """Start a process in a group of its own; options as for ``anyio.open_process``.
+
+    Nothing cancels this: the child may run before the call returns, and whoever is cancelled
+    in between would not know which group to end.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    with anyio.CancelScope(shield=True):
+        process = await anyio.open_process(argv, start_new_session=True, **options)
+    return process
 
 
 def kill_group(process: Process, signum: int = signal.SIGKILL) -> None:

@@ -12,7 +12,7 @@ import anyio
 import msgspec
 from anyio.abc import ByteReceiveStream, Process
 
-from adapters.command.process import child_environment, end_group, kill_group
+from adapters.command.process import child_environment, end_group, kill_group, start_group
 from agentloop._canonical import Json
 from agentloop.errors import AgentLoopConfigError
 from agentloop.messages import ToolCall, ToolResult
@@ -111,9 +111,7 @@ def shell(
         limit_ms = min(timeout_ms, given.get("timeout_ms", timeout_ms))
         stdout, stderr = _Capture(max_output), _Capture(max_output)
         try:
-            process = await anyio.open_process(
-                argv, stdin=subprocess.DEVNULL, cwd=directory, env=environment, start_new_session=True
-            )
+            process = await start_group(argv, stdin=subprocess.DEVNULL, cwd=directory, env=environment)
         except (FileNotFoundError, PermissionError) as error:
             if error.filename == directory:
                 raise

@@ -135,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    terminal.fill_closed()
     names = [command.name for command in COMMANDS]
     if words and not words[0].startswith("-") and words[0] not in names:
         near = difflib.get_close_matches(words[0], names, 1, cutoff=0.5)

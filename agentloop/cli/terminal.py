@@ -7,7 +7,7 @@ import sys
 import unicodedata
 from pathlib import Path
 
-__all__ = ("complain", "hush", "line", "say", "shown_path", "visible")
+__all__ = ("complain", "fill_closed", "hush", "line", "say", "shown_path", "visible")
 
 #: Controls, format characters (bidi, zero-width, tags), surrogates, line and paragraph separators.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -47,6 +47,14 @@ def say(text: str = "") -> None:
 def complain(text: str) -> None:
     """Print one line to standard error."""
     sys.stderr.write(f"{line(text, 1_000)}\n")
+
+
+def fill_closed() -> None:
+    """Put something in the place of an output that we were started without."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - open until the program ends
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
 
 
 def hush() -> None:

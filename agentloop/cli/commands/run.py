@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import logging
+import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +69,7 @@ async def _watch(run: TaskRun, view: View) -> int:
     unseen: OSError | None = None
     try:
         async with run.loop as loop, anyio.create_task_group() as tasks:
-            tasks.start_soon(_listen, loop, stopped, tasks.cancel_scope)
+            tasks.start_soon(_listen, loop, stopped)
             try:
                 view.begin({"run": run.run_id, "task": run.task.name, "workspace": shown_path(run.workspace)})
                 await loop.sink.write({"type": "TICK"})
@@ -95,16 +97,30 @@ async def _watch(run: TaskRun, view: View) -> int:
     return 0 if succeeded else 1
 
 
-async def _listen(loop: Any, stopped: list[int], scope: anyio.CancelScope) -> None:
-    """Abort the run at the first signal, and stop waiting for it at the second."""
+async def _listen(loop: Any, stopped: list[int]) -> None:
+    """Abort the run at the first signal, and kill what it has started at the second.
+
+    A third one then finds the interpreter's own handling, which waits for nothing.
+    """
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for signum in signals:
             if stopped:
-                scope.cancel()
+                _kill_children()
                 return
             stopped.append(_SIGNAL_CODES[signum])
-            complain("stopping; once more to stop at once")
+            complain("stopping; once more to kill what still runs")
             loop.abort("interrupted")
+
+
+def _kill_children() -> None:
+    """Kill the processes the run has started, each with its group: they were asked before."""
+    for thread in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):  # a thread or a child that has just ended
+            for pid in map(int, thread.read_text().split()):
+                if os.getpgid(pid) == pid:
+                    os.killpg(pid, signal.SIGKILL)
+                else:
+                    os.kill(pid, signal.SIGKILL)
 
 
 def _facts(run: TaskRun, result: LoopResult, succeeded: bool) -> dict[str, Any]:

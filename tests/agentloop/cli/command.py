@@ -159,8 +159,6 @@ class Children:
         self.path = folder / "alive"
         os.mkfifo(self.path)
         self._handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
-        self._poll = select.poll()
-        self._poll.register(self._handle, select.POLLIN)
         self.pids: list[int] = []
 
     def hang(self) -> str:
@@ -169,16 +167,15 @@ class Children:
 
     def wait(self) -> int:
         """Return the process id of the child once it runs."""
-        assert self._poll.poll(TIMEOUT * 1000), "no child was started"
-        line = os.read(self._handle, 64).decode()
-        self.pids.append(int(line))
+        ready, _, _ = select.select([self._handle], [], [], TIMEOUT)
+        assert ready, "no child was started"
+        self.pids.append(int(os.read(self._handle, 64)))
         return self.pids[-1]
 
     def assert_gone(self) -> None:
-        """Demand that nobody holds the path any more: the only event left is the end."""
-        events = self._poll.poll(TIMEOUT * 1000)
-        assert events, "something still runs"
-        assert events[0][1] & select.POLLHUP
+        """Demand that nobody holds the path any more."""
+        ready, _, _ = select.select([self._handle], [], [], TIMEOUT)
+        assert ready, "something still runs"
         assert os.read(self._handle, 64) == b""
 
     def close(self) -> None:
