@@ -43,6 +43,8 @@ def open_memory(state: Path, *, read_only: bool = False) -> ProjectMemory:
     Raises:
         TaskError: The file cannot be opened; the message says why and nothing was changed.
     """
+    if not _is_utf8(state):
+        raise TaskError(f"{state}: SQLite opens no file whose path is not UTF-8")
     opener = find_part("bridges", "graph")
     if not read_only:
         try:
@@ -51,6 +53,14 @@ def open_memory(state: Path, *, read_only: bool = False) -> ProjectMemory:
             raise TaskError(f"{state.parent}: {error.strerror or error}") from error
     memory: ProjectMemory = opener(state, read_only=read_only)
     return memory
+
+
+def _is_utf8(path: Path) -> bool:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def runs_folder(state: Path, run_id: str) -> Path:

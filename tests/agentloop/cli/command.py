@@ -94,6 +94,12 @@ def say(text: str) -> dict[str, Any]:
     return {"say": text}
 
 
+def toml(text: str) -> str:
+    """Return a text as it stands in a TOML file, whatever is in it."""
+    plain = (c.isascii() and c.isprintable() and c not in '"\\' for c in text)
+    return '"' + "".join(c if ok else f"\\U{ord(c):08x}" for c, ok in zip(text, plain, strict=True)) + '"'
+
+
 def write_task(
     folder: Path,
     turns: Turns,
@@ -106,7 +112,7 @@ def write_task(
     """Make a task with a scripted agent; return its folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "agent.json").write_text(json.dumps(turns), "utf-8")
-    lines = [f"checks = {json.dumps(list(checks))}", "[task]", f"goal = {json.dumps(goal)}"]
+    lines = [f"checks = [{', '.join(map(toml, checks))}]", "[task]", f"goal = {toml(goal)}"]
     lines += ["[agent]", 'scripted = "agent.json"']
     if evaluator is not None:
         (folder / "evaluator.json").write_text(json.dumps(evaluator), "utf-8")

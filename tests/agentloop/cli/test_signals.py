@@ -155,7 +155,14 @@ def test_a_reader_of_a_list_may_leave(tmp_path: Path) -> None:
     read, write = os.pipe()
     os.close(read)
     try:
-        for words in (("runs",), ("show",), ("show", "--entries"), ("replay",), ("--help",), ("run", "--help")):
+        for words in (
+            ("runs",),
+            ("show",),
+            ("show", "--entries"),
+            ("replay",),
+            ("--help",),
+            ("run", "--help"),
+        ):
             done = agentloop(*words, cwd=task, stdout=write)
             assert (done.returncode, done.stderr) == (1, ""), words
     finally:
