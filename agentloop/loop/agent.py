@@ -60,7 +60,7 @@ from agentloop.loop.cycle import (
     Ticked,
     decide,
 )
-from agentloop.loop.failures import Failed, Stopped, error_content, message_of, unwrap
+from agentloop.loop.failures import Failed, Stopped, error_content, message_of, signal_of
 from agentloop.loop.ingress import Ingress
 from agentloop.loop.lifecycle import OneRun
 from agentloop.loop.options import LoopOptions
@@ -199,7 +199,7 @@ class AgentLoop(OneRun):
             self._watch.cut()
 
     def _decided(self) -> bool:
-        return self._state.closing is not None
+        return self._state.closing is not None or self._failure is not None
 
     def _has_ended(self) -> bool:
         return self._state.phase in (Phase.DONE, Phase.FAILED)
@@ -236,15 +236,17 @@ class AgentLoop(OneRun):
         """Live the run. Whatever happens, it ends with exactly one terminal frame."""
         tasks.start_soon(self._watch.run)
         try:
+            # Outside the scope, which takes its own cancellation out of what overlapping calls raise.
             with anyio.CancelScope() as self._work:
-                try:
-                    await self._live()
-                except Stopped:
-                    pass
-                except Failed as failed:
-                    self._fail(failed)
-                except Exception as error:
-                    self._fail(Failed("internal", error))
+                await self._live()
+        except Exception as error:
+            self._fail(error)
+        except BaseExceptionGroup as group:
+            ours, others = group.split(Exception)
+            if ours is not None:
+                self._fail(ours)
+            if others is not None:
+                raise others from None
         finally:
             if not self._winding:
                 self._watch.cut()
@@ -256,12 +258,16 @@ class AgentLoop(OneRun):
                     await self._close_turn()
             self._watch.stop()
 
-    def _fail(self, failed: Failed) -> None:
+    def _fail(self, error: Exception) -> None:
         """Note why the run cannot go on.
 
         What goes wrong in something that is being stopped does not hide why it is stopped,
         unless it is the record itself.
         """
+        signal = signal_of(error)
+        if isinstance(signal, Stopped):
+            return
+        failed = signal or Failed("internal", error)
         if self._abort_reason is None or failed.phase in _RECORDS:
             self._failure = self._failure or failed
         else:
@@ -287,6 +293,8 @@ class AgentLoop(OneRun):
             if order is None:
                 return
             event = await self._perform(order)
+            if self._halted():
+                raise Stopped
             self._note_changes()
             if self._stop_reason is not None and self._state.stop_reason is None:
                 self._record.fact(
@@ -448,6 +456,8 @@ class AgentLoop(OneRun):
             else:
                 await self._read_turn(turn, work)
             await turn.close()
+            if self._halted():
+                raise Stopped
         except (Stopped, Failed):
             raise
         except Exception as error:
@@ -478,8 +488,7 @@ class AgentLoop(OneRun):
 
     def _turn_failure(self, role: Role, error: Exception) -> Exception:
         """Return what an exception of a turn means; a run's own signals come back in groups."""
-        inner = unwrap(error)
-        return inner if isinstance(inner, (Stopped, Failed)) else Failed(role, inner)
+        return signal_of(error) or Failed(role, error)
 
     async def _build_prompt(self, role: Role, *arguments: Any) -> Prompt:
         try:

@@ -9,7 +9,7 @@ import anyio
 
 from agentloop.frames import clean
 
-__all__ = ("MESSAGE_LIMIT", "Failed", "Stopped", "error_content", "message_of", "unwrap")
+__all__ = ("MESSAGE_LIMIT", "Failed", "Stopped", "error_content", "message_of", "signal_of", "unwrap")
 
 MESSAGE_LIMIT: Final = 2_000
 
@@ -35,6 +35,16 @@ def unwrap(error: BaseException) -> BaseException:
             break
         error = members[0]
     return error
+
+
+def signal_of(error: BaseException) -> Failed | Stopped | None:
+    """Return the run's own signal in an error or in a group of calls that overlapped, if there is one."""
+    if isinstance(error, (Failed, Stopped)):
+        return error
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    signals = [signal for member in error.exceptions if (signal := signal_of(member)) is not None]
+    return next((signal for signal in signals if isinstance(signal, Failed)), signals[0] if signals else None)
 
 
 def message_of(error: BaseException) -> str:

@@ -105,6 +105,7 @@ class LoopingAgentLoop(OneRun):
             options.max_buffered_output_frames,
             options.output_overflow_strategy,
             protect_terminal=options.protect_terminal,
+            reserve=6,  # the last frames of an inner loop, and then our own
         )
         super().__init__(buffer, raise_errors=options.raise_errors, grace_ms=5_000)
         buffer.sink.on_abort(lambda error: self.abort("output_aborted"))
@@ -137,6 +138,9 @@ class LoopingAgentLoop(OneRun):
         if self.result is not None:
             return self.result.status
         return NodeStatus.RUNNING if self._ticked else NodeStatus.PENDING
+
+    def _decided(self) -> bool:
+        return self._state.ending is not None or self._failure is not None
 
     def _cut(self) -> None:
         if self._waiting is not None:

@@ -21,14 +21,14 @@ from agentloop.streams.buffer import FrameBuffer
 
 __all__ = ("Complaint", "Output", "deliver_now")
 
-#: How a run ends. A full ``block`` buffer has a reserve for these, and for nothing else.
-_LAST: Final = TERMINAL_TYPES | {ABORT, ERROR}
+_LAST: Final = TERMINAL_TYPES | {ABORT}
 
 
 def deliver_now(buffer: FrameBuffer, frame: Frame) -> bool:
     """Put a frame into the buffer without waiting; False if it found no room and is lost."""
     try:
-        if frame.type in _LAST:
+        # How a run ends: a full ``block`` buffer has a reserve for that, and for nothing else.
+        if frame.type in _LAST or (frame.type == ERROR and frame.content.get("fatal")):
             buffer.put_final(frame)
         else:
             buffer.put_nowait(frame)

@@ -431,7 +431,8 @@ async def test_any_reason_ends_the_run(reason: Any) -> None:
 
 async def test_abort_stops_a_prompt_builder_and_a_parser_and_checks() -> None:
     for option in ("build_agent_prompt", "parse_evaluator_output", "deterministic_checks", "on_progress"):
-        began, ended = anyio.Event(), []
+        began = anyio.Event()
+        ended: list[bool] = []
 
         async def hang(*arguments: object, began: anyio.Event = began, ended: list[bool] = ended) -> Any:
             began.set()
@@ -440,7 +441,7 @@ async def test_abort_stops_a_prompt_builder_and_a_parser_and_checks() -> None:
             finally:
                 ended.append(True)
 
-        options = {option: hang}
+        options: dict[str, Any] = {option: hang}
         if option == "deterministic_checks":
             options["checks_list"] = ["c"]
         loop = make_loop(["a"], ["x"], cleanup_timeout_ms=50, **options)

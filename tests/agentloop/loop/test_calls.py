@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import anyio
@@ -52,7 +52,7 @@ async def test_v148_a_plain_function_is_called_and_answered(kind: str) -> None:
 
     agent, results = agent_of(kind, [[call("add", {"a": 1, "b": 2}, id="k7"), "three"]])
     async with serving(agent):
-        loop, frames = await play_out(agent, [yes()], tool_adapters={"add": add})
+        _loop, frames = await play_out(agent, [yes()], tool_adapters={"add": add})
     assert [result.content for result in results] == [{"id": "k7", "name": "add", "ok": True, "output": 3}]
     assert threads != [threading.get_ident()]
     assert only(frames, "node_started")[0]["agent_text"] == "three"
@@ -106,7 +106,7 @@ async def test_v151_an_async_tool_is_cancelled_and_awaited() -> None:
             events.append("cleaned up")
         return "never"
 
-    async def agent(prompt: object, ctx: object) -> AsyncIterator[Any]:
+    async def agent(prompt: object, ctx: object) -> AsyncGenerator[Any, Any]:
         result = yield call("slow")
         events.append(f"answered timed_out={result.content.get('timed_out')}")
         assert "exit_code" not in result.content
@@ -210,8 +210,13 @@ async def test_v156_the_evaluator_has_no_tools() -> None:
     tool = Seen("ran")
     evaluator = ScriptedAdapter([[call("t"), yes("went on")]])
     seen: list[list[dict[str, Any]]] = []
-    options = trace_seen(seen) | {"deterministic_checks": lambda names, trace: seen.append([*trace]) or False}
-    loop, frames = await play_out(
+
+    def failing(names: list[str], trace: Any) -> bool:
+        seen.append([*trace])
+        return False
+
+    options = trace_seen(seen) | {"deterministic_checks": failing}
+    _loop, frames = await play_out(
         ["a"], evaluator, tool_adapters={"t": lambda: tool()}, max_retries=0, **options
     )
     assert evaluator.results[0].content["error"] == "tools_not_available"
@@ -270,7 +275,7 @@ async def test_facts_a_tool_asserts_are_told_while_the_turn_goes_on() -> None:
 
 async def test_a_list_may_hold_text_beside_calls() -> None:
     agent = ScriptedAdapter([[["first ", call("t", {"n": 1}), "second", call("t", {"n": 2}, id="k2")], "!"]])
-    loop, frames = await play_out(agent, [yes()], tool_adapters={"t": lambda n: n})
+    _loop, frames = await play_out(agent, [yes()], tool_adapters={"t": lambda n: n})
     assert only(frames, "node_started")[0]["agent_text"] == "first second!"
     assert [result.content["output"] for result in agent.results] == [1, 2]
 
@@ -279,7 +284,7 @@ async def test_text_held_back_before_calls_is_text_and_no_call() -> None:
     redactor = Redactor(["opensesame-123"], patterns=False)
     agent = ScriptedAdapter([["it begins opens", [call("t"), call("t", {"n": 2}, id="k2")], "!"]])
     seen: list[list[dict[str, Any]]] = []
-    loop, frames = await play_out(
+    _loop, frames = await play_out(
         agent, [], tool_adapters={"t": lambda n=1: n}, redactor=redactor, **trace_seen(seen)
     )
     assert only(frames, "node_started")[0]["agent_text"] == "it begins opens!"
@@ -408,7 +413,8 @@ async def test_the_same_call_repeated_is_the_newest_for_the_checks() -> None:
 
 @pytest.mark.parametrize(("scope", "passes"), [("latest", False), ("all", True)])
 async def test_v128_the_newest_result_of_a_call_counts(scope: str, passes: bool) -> None:
-    codes, reports = [0, 1], []
+    codes = [0, 1]
+    reports: list[bool] = []
 
     def only_in_cycle_one(names: list[str], trace: Any) -> tuple[bool, str]:
         report = defaults(["exit_code:0"], trace)
@@ -434,7 +440,8 @@ async def test_v128_the_newest_result_of_a_call_counts(scope: str, passes: bool)
 async def test_v129_other_calls_keep_what_they_showed(scope: str, passes: bool) -> None:
     from agentloop import create_default_deterministic_checks
 
-    defaults, reports = create_default_deterministic_checks(), []
+    defaults = create_default_deterministic_checks()
+    reports: list[bool] = []
 
     def check(names: list[str], trace: Any) -> bool:
         reports.append(defaults(["exit_code:0"], trace).all_passed)
@@ -498,7 +505,7 @@ async def test_a_key_names_the_call_and_not_the_models_id() -> None:
 
 
 async def test_a_real_duplex_answers_its_own_calls() -> None:
-    async def turn(prompt: object, ctx: object) -> AsyncIterator[Any]:
+    async def turn(prompt: object, ctx: object) -> AsyncGenerator[Any, Any]:
         one = yield call("t", {"n": 1}, id="k1")
         two, three = yield [call("t", {"n": 2}, id="k2"), call("t", {"n": 3}, id="k3")]
         yield f"{one.content['output']}{two.content['output']}{three.content['output']}"

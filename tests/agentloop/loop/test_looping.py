@@ -25,6 +25,7 @@ from agentloop.loop.rounds import (
     NodeGiven,
     OuterAborted,
     Round,
+    RoundEvent,
     RoundPhase,
     RoundsConfig,
     next_round,
@@ -387,7 +388,7 @@ def test_the_rules_of_the_rounds_are_total() -> None:
     """Every phase and event either has a rule that leads where the table says, or is refused."""
     from agentloop import IllegalTransition
 
-    events = [
+    events: list[RoundEvent] = [
         Began(),
         NodeGiven(True),
         NodeGiven(False),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 from anyio.lowlevel import checkpoint
 
@@ -653,8 +654,7 @@ async def test_cancelling_during_a_commit_leaves_a_whole_ledger() -> None:
     loop = make_loop(["a"], [yes()], ledger=store, run_id="r")
     async with loop:
         await loop.sink.write(TICK)
-        while not entered.is_set():
-            await anyio.sleep(0.001)
+        await anyio.to_thread.run_sync(entered.wait, 5)
         loop.abort("stop")
         go_on.set()
         frames = await loop.source.collect()
