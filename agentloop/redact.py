@@ -117,21 +117,6 @@ _KEY_END = re.compile("-----END [A-Z0-9 ]*PRIVATE KEY-----")
 _TOKEN = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
 
-def _may_have_shape(text: str) -> bool:
-    # Six times faster than one regular expression, because each `in` is a memchr.
-    return (
-        ("-" in text and ("sk-" in text or "xox" in text or "glpat-" in text or "PRIVATE KEY" in text))
-        or ("-" in text and ("pi-key" in text or "pi-Key" in text or "PI-KEY" in text or "PI-Key" in text))
-        or ("_" in text and ("gh" in text or "hf_" in text or "k_" in text or "ub_pat_" in text))
-        or ("A" in text and ("AKIA" in text or "ASIA" in text or "AIza" in text))
-        or "://" in text
-        or "earer" in text
-        or "EARER" in text
-        or "uthorization" in text
-        or "UTHORIZATION" in text
-    )
-
-
 def _open_shape(text: str) -> int:
     """Return where a shape begins that more text could complete or lengthen, else the length."""
     end = len(text)
@@ -227,7 +212,20 @@ class Redactor:
     # ---------------------------------------------------------------------------- inside
 
     def _is_clear(self, text: str, *, open_from: int = MIN_SECRET) -> bool:
-        if self._patterns and _may_have_shape(text):
+        # Six times faster than one regular expression, because each `in` is a memchr.
+        if self._patterns and (
+            ("-" in text and ("sk-" in text or "xox" in text or "glpat-" in text or "PRIVATE KEY" in text))
+            or (
+                "-" in text and ("pi-key" in text or "pi-Key" in text or "PI-KEY" in text or "PI-Key" in text)
+            )
+            or ("_" in text and ("gh" in text or "hf_" in text or "k_" in text or "ub_pat_" in text))
+            or ("A" in text and ("AKIA" in text or "ASIA" in text or "AIza" in text))
+            or "://" in text
+            or "earer" in text
+            or "EARER" in text
+            or "uthorization" in text
+            or "UTHORIZATION" in text
+        ):
             return False
         for form in self._forms:
             if form in text:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
+from agentloop._canonical import repair_text
 from agentloop.frames import TEXT, Frame, clean
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Ingress:
         self._half = ""
         if text and "\ud800" <= text[-1] <= "\udbff":
             text, self._half = text[:-1], text[-1]
-        text = cast(str, clean(text))
+        text = repair_text(text)
         if self._stream is not None:
             text = self._stream.feed(text)
         if not text and frame.text and not rest:
@@ -78,23 +79,26 @@ class Ingress:
 
     def text(self, text: str) -> str:
         """Return a text from outside as it may be kept and shown."""
-        return self.redact_text(cast(str, clean(text)))
+        return self.redact_text(text if text.isascii() else repair_text(text))
 
     def prompt(self, frames: Iterable[Frame]) -> list[Frame]:
         """Return the frames of a prompt as they may be kept; they are sent as they are."""
-        plain = self._redactor is None
-        return [
-            frame
-            if plain and len(frame.content) == 1 and frame.text.isascii() and frame.text
-            else self.shown(frame)
-            for frame in frames
-        ]
+        return [frame if self._is_plain(frame) else self.shown(frame) for frame in frames]
+
+    def _is_plain(self, frame: Frame) -> bool:
+        """Return whether a frame can be kept as it is: a text with nothing to repair or hide."""
+        text = frame.content.get("text")
+        return (
+            type(text) is str
+            and len(frame.content) == 1
+            and text.isascii()
+            and frame.type.isascii()
+            and (self._redactor is None or self._redactor.redact_text(text) is text)
+        )
 
     def redact(self, content: dict[str, Any]) -> dict[str, Any]:
         """Return the content without secrets."""
-        return (
-            content if self._redactor is None else cast(dict[str, Any], self._redactor.redact_value(content))
-        )
+        return content if self._redactor is None else self._redactor.redact_value(content)
 
     def redact_text(self, text: str) -> str:
         """Return the text without secrets."""
