@@ -16,7 +16,15 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from graphstate.adaptogen import Adaptogen  # noqa: E402 - found through the path above
+import msgspec  # noqa: E402 - the modules below are found through the path above
+
+from adapters.command.agent import _Options as CommandOptions  # noqa: E402
+from adapters.openai.chat import _Options as OpenAIOptions  # noqa: E402
+from adapters.tools.shell import _Options as ShellOptions  # noqa: E402
+from agentloop._canonical import encode_text  # noqa: E402
+from agentloop.checks import CHECKS  # noqa: E402
+from agentloop.tasks import task_schema  # noqa: E402
+from graphstate.adaptogen import Adaptogen  # noqa: E402
 from graphstate.cli.commands import EVERYWHERE, GROUPS, Command  # noqa: E402
 from graphstate.manifest import VERBS, describe  # noqa: E402
 
@@ -180,9 +188,139 @@ def _paragraphs(doc: str) -> Iterable[str]:
             yield text
 
 
+# ------------------------------------------------------------------------------- task files
+
+_TASK = """
+# Task files
+
+{note}
+
+A task is a folder with a `task.toml`. `agentloop new NAME` makes one, `agentloop run FOLDER` runs it,
+`agentloop run FOLDER/OTHER.toml` runs another file of the folder. Relative names start at the
+folder of the file. An unknown key is an error that names the nearest known one; everything is
+checked before anything is begun. The JSON Schema is
+[`agentloop/tasks/task.schema.json`](../../agentloop/tasks/task.schema.json): an editor that is told of it
+completes keys, for instance by this first line, with the path from the task to the schema:
+
+```toml
+#:schema ../../agentloop/tasks/task.schema.json
+```
+
+`--set KEY=VALUE` overrides a setting for one run, as `--set limits.max_iterations=3`.
+
+How a task goes on: the agent has its turn; then the checks are looked at. If all pass, the task
+is done. If not, and `max_retries` is not spent, the agent is asked again and told why. Once it is
+spent, or when there are no checks, the evaluator decides: SUCCESS, FAILURE or RUNNING, which is
+another try. `max_iterations` ends it in any case.
+"""
+
+_TASK_END = """
+## Adapters
+
+| adapter | acts as | options |
+|---|---|---|
+| `"scripted"` | recorded turns | `file`, or short `scripted = FILE` |
+| `"openai"` | [any server that speaks Chat Completions](../how-to/real-model.md) | {openai} |
+| `"command"` | [any command-line agent](../how-to/command-line-agent.md) | {command} |
+| `"none"` | an evaluator that never decides, so that only checks and limits end the run | |
+| `"python:module:factory"` | code of yours: `factory(options, context)` returns a turn function or a duplex; the module may lie beside the task file | yours |
+
+An installed package adds an adapter by an entry point of the group `agentloop.adapters`, a tool by one
+of `agentloop.tools`.
+
+## Tools
+
+`files` gives the agent `fs__read`, `fs__list`, `fs__write`, `fs__edit` and `fs__delete`, none of which leads out of
+the workspace. `allow_shell` gives it `shell`, which runs a command in the workspace as you: it is not
+confined there. A command finds the Python that runs `agentloop` as `python3`, and no keys in its
+environment. Options of `tools.shell`: {shell}.
+
+## Checks
+
+A check is `kind:argument`, looked at after each turn of the agent. `!` before it demands the opposite;
+`tool/` before it looks only at the calls of that tool.
+
+{checks}
+
+## What is kept, and where
+
+Runs and graph are in one file, `.agentloop/state.db` beside the task file unless `graph.file` or `--db` names
+another. The workspace of a run is a copy, `.agentloop/runs/RUN/workspace`, which stays until
+`agentloop runs --clean`.
+"""
+
+_CHECKS: Mapping[str, str] = {
+    "file_exists": "there is a file at the path, or one that matches the pattern; with `/` at its end a folder",
+    "file_missing": "there is none",
+    "file_contains": "`path=text`: the file contains the text",
+    "json_valid": "the file is JSON",
+    "exit_code": "a call ended with that exit code",
+    "last_exit_code": "the newest call with an exit code ended with that one",
+    "stdout_contains": "a call printed the text",
+    "stdout_matches": "a call printed something that matches the pattern",
+    "symbolic": "`name=value`: the fact has that value; without `=` there is such a fact",
+}
+
+
+def task() -> str:
+    """The page about task files."""
+    schema = task_schema()
+    lines = [_TASK.strip().format(note=NOTE), ""]
+    for name, part in schema["properties"].items():
+        part = _resolved(schema, part)
+        if name in ("agent", "evaluator"):
+            part = {**part, "description": f"Who acts as the {name}."}
+        lines += [f"## {_heading(name, part)}", "", part["description"], ""]
+        rows = part.get("properties") or part.get("items", {}).get("properties", {})
+        cells = [_key(schema, key, row, part.get("items", part)) for key, row in rows.items()]
+        if cells:
+            lines += [*table(("key", "type", "default", "meaning"), cells), ""]
+        elif "default" in part:
+            lines += [f"{_type(schema, part)}; `{encode_text(part['default'])}` if absent.", ""]
+    assert _CHECKS.keys() == CHECKS.keys()
+    options = {name: ", ".join(f"`{key}`" for key in form) for name, form in _forms().items()}
+    checks = table(("kind", "holds if"), ((f"`{kind}`", text) for kind, text in _CHECKS.items()))
+    return "\n".join([*lines, _TASK_END.strip().format(**options, checks="\n".join(checks))]) + "\n"
+
+
+def _forms() -> Mapping[str, Sequence[str]]:
+    """The options of what a task can name, from the forms that check them."""
+    forms = {"openai": OpenAIOptions, "command": CommandOptions, "shell": ShellOptions}
+    return {name: [field.name for field in msgspec.structs.fields(form)] for name, form in forms.items()}
+
+
+def _resolved(schema: Mapping[str, Any], part: Mapping[str, Any]) -> Mapping[str, Any]:
+    return schema["$defs"][part["$ref"].rpartition("/")[2]] if "$ref" in part else part
+
+
+def _heading(name: str, part: Mapping[str, Any]) -> str:
+    if part.get("type") == "object":
+        return f"`[{name}]`"
+    return f"`[[{name}]]`" if "properties" in part.get("items", {}) else f"`{name}`"
+
+
+def _key(
+    schema: Mapping[str, Any], key: str, row: Mapping[str, Any], part: Mapping[str, Any]
+) -> Sequence[object]:
+    row = _resolved(schema, row)
+    default = f"`{encode_text(row['default'])}`" if "default" in row else ""
+    if key in part.get("required", ()):
+        default = "required"
+    return f"`{key}`", _type(schema, row), default, row.get("description", "")
+
+
+def _type(schema: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    if "enum" in row:
+        return " or ".join(f"`{encode_text(value)}`" for value in row["enum"])
+    if row["type"] == "array":
+        return f"list of {_type(schema, _resolved(schema, row['items']))}s"
+    return {"object": "table", "string": "text", "boolean": "boolean", "integer": "integer"}[row["type"]]
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/adaptogen.md": adaptogen,
     "reference/graph-verbs.md": graph_verbs,
+    "reference/task.md": task,
 }
 
 

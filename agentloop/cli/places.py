@@ -56,9 +56,9 @@ def _nearest() -> Path | None:
     )
 
 
-def go_on_with(state: Path, run: str) -> list[str]:
+def go_on_with(state: Path, *, run: str, task: str) -> list[str]:
     """Return the commands that look at a run, as they have to be typed in the current folder."""
     nearest = _nearest()
     here = nearest is not None and nearest.samefile(state)
     file = "" if here else f" --db {shlex.quote(shown_path(state))}"
-    return [f"agentloop show {run}{file}", f"agentloop replay {run}{file}", f"adaptogen status{file}"]
+    return [f"agentloop show {run}{file}", f"agentloop replay {run}{file}", f"adaptogen status --actor task:{task}{file}"]

@@ -91,7 +91,8 @@ async def _watch(run: TaskRun, view: View) -> int:
     result = run.loop.result
     assert result is not None
     succeeded = run.succeeded(result)
-    view.end(_facts(run, result, succeeded), run.memory.learned(), go_on_with(run.task.state, run.run_id))
+    go_on = go_on_with(run.task.state, run=run.run_id, task=run.task.name)
+    view.end(_facts(run, result, succeeded), run.memory.learned(), go_on)
     if stopped:
         return stopped[0]
     return 0 if succeeded else 1

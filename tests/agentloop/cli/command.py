@@ -34,7 +34,7 @@ def agentloop(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
     return subprocess.run(
-        [*PROGRAM, *map(os.fspath, words)],
+        [*PROGRAM, *map(str, words)],
         cwd=cwd,
         env=environment(**(env or {})),
         stdin=subprocess.DEVNULL,
@@ -52,7 +52,7 @@ def running(
 ) -> Iterator[subprocess.Popen[str]]:
     """Start the command; kill it if the test did not end it."""
     process = subprocess.Popen(
-        [*PROGRAM, *map(os.fspath, words)],
+        [*PROGRAM, *map(str, words)],
         cwd=cwd,
         env=environment(**(env or {})),
         stdin=subprocess.DEVNULL,

@@ -287,3 +287,14 @@ def test_every_limit_is_an_option_of_the_loop_with_its_own_name() -> None:
     known = {*LoopOptions.__annotations__, *LoopingOptions.__annotations__, "inner_max_iterations"}
 
     assert set(task_schema()["properties"]["limits"]["properties"]) <= known
+
+
+def test_the_defaults_the_schema_tells_are_those_of_the_loop() -> None:
+    limits = task_schema()["properties"]["limits"]["properties"]
+    fields = LoopOptions.__struct_fields__
+    defaults = dict(zip(reversed(fields), reversed(LoopOptions.__struct_defaults__), strict=False))
+
+    for name, row in limits.items():
+        if "default" in row and name != "inner_max_iterations":
+            assert defaults[name] == row["default"], name
+    assert defaults["max_iterations"] == limits["inner_max_iterations"]["default"] == 10
