@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from agentloop.checks import create_default_deterministic_checks
 from agentloop.determinism import RunIds
-from agentloop.errors import TaskError
+from agentloop.errors import ModelError, ScriptExhausted, TaskError
 from agentloop.factories import create_agent_loop, create_looping_agent_loop
 from agentloop.loop.agent import AgentLoop
 from agentloop.loop.looping import LoopingAgentLoop
@@ -258,10 +258,22 @@ def _looping(
             on_node(node["id"], order.explain())
         return node
 
+    async def go_on(result: LoopResult, index: int) -> bool:
+        answer = order.should_continue(result, index)
+        again = await answer if inspect.isawaitable(answer) else answer
+        return bool(again) and not _is_hopeless(result.error)
+
     limits = {"max_iterations": _ROUNDS_PER_NODE * len(task.nodes), **options}
     return create_looping_agent_loop(
         **limits,
         inner_loop_factory=make_inner,
         node_provider=next_node,
-        should_continue=order.should_continue,
+        should_continue=go_on,
     )
+
+
+def _is_hopeless(error: BaseException | None) -> bool:
+    """Whether the other nodes would fail in the same way: a refused key, a script that is over."""
+    if isinstance(error, ModelError):
+        return error.error_class in ("fatal", "budget")
+    return isinstance(error, ScriptExhausted)
