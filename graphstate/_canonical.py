@@ -205,6 +205,13 @@ def _plain_bytes(value: Json) -> bytes:
     return _fast[0](value)
 
 
+def _plain_str(value: Json) -> str:
+    try:
+        return _plain_bytes(value).decode()
+    except UnicodeEncodeError:  # a lone surrogate, which a text may still hold
+        return _plain_text(value)
+
+
 def _with_fresh_stack(function: Callable[[_In], _Out], value: _In) -> _Out:
     """Call the function in a thread: for a caller that stands too deep for MAX_DEPTH more."""
     from concurrent.futures import ThreadPoolExecutor
@@ -225,7 +232,7 @@ def encode_text(value: Json) -> str:
     Raises:
         NotJson: Not a JSON value, too deep, self-containing, not finite, or an integer too long.
     """
-    writer = _plain_text if _inspect(value) else _written
+    writer = _plain_str if _inspect(value) else _written
     try:
         return writer(value)
     except RecursionError:
