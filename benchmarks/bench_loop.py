@@ -20,7 +20,7 @@ import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 
@@ -154,8 +154,8 @@ def _durable(folder: Path, cycles: int, *, full: bool, commit: str) -> Callable[
     numbers = iter(range(1_000_000))
 
     def run() -> float:
-        store = Store.open(folder / f"ours-{full}-{commit}-{next(numbers)}.db")
-        durability = "power" if full else "process"
+        durability: Literal["power", "process"] = "power" if full else "process"
+        store = Store.open(folder / f"ours-{full}-{commit}-{next(numbers)}.db", durability=durability)
         try:
             loop = work.in_line(cycles, ledger=GraphLedgerStore(store), commit=commit, durability=durability)
             return harness.timed(loop, clock="wall")()
