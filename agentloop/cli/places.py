@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+import sys
 from pathlib import Path
 from typing import Final
 
 from agentloop.cli.terminal import shown_path
-from agentloop.errors import RunNotFound, TaskError
+from agentloop.errors import TaskError
 from agentloop.ledger import find_run
 from agentloop.ports import ProjectLedger
 
@@ -37,7 +39,8 @@ def pick_run(ledger: ProjectLedger, given: str | None) -> str:
     """Return the id of the run that begins with the given text, or of the newest one.
 
     Raises:
-        RunNotFound: There is none, or more than one.
+        RunNotFound: There is none that begins so, or more than one.
+        TaskError: There is none at all.
     """
     if given is not None:
         return find_run(ledger, given)
@@ -45,7 +48,7 @@ def pick_run(ledger: ProjectLedger, given: str | None) -> str:
     for summary in ledger.runs():
         if "/" not in summary.run:
             return summary.run
-    raise RunNotFound("")
+    raise TaskError("there are no runs yet: 'agentloop run TASK' makes one")
 
 
 def _nearest() -> Path | None:
@@ -61,4 +64,17 @@ def go_on_with(state: Path, *, run: str, task: str) -> list[str]:
     nearest = _nearest()
     here = nearest is not None and nearest.samefile(state)
     file = "" if here else f" --db {shlex.quote(shown_path(state))}"
-    return [f"agentloop show {run}{file}", f"agentloop replay {run}{file}", f"adaptogen status --actor task:{task}{file}"]
+    agentloop, adaptogen = _typed("agentloop"), _typed("adaptogen")
+    return [
+        f"{agentloop} show {run}{file}",
+        f"{agentloop} replay {run}{file}",
+        f"{adaptogen} status --actor task:{task}{file}",
+    ]
+
+
+def _typed(program: str) -> str:
+    """Return what has to be typed for a program that is installed beside this one."""
+    beside, found = Path(sys.argv[0]).absolute().with_name(program), shutil.which(program)
+    if not beside.is_file() or (found is not None and beside.samefile(found)):
+        return program
+    return shlex.quote(shown_path(beside))

@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from adapters.graph.project import open_project
 from agentloop._canonical import decode
+from agentloop.replays import replay
 
 PROGRAM = (sys.executable, "-m", "agentloop.cli")
 TIMEOUT = 30
@@ -133,26 +135,29 @@ def state_of(task: Path) -> Path:
 
 
 def runs_of(task: Path) -> list[dict[str, Any]]:
-    """Return the runs of a task, newest first."""
-    listed = agentloop("runs", "--json", "--db", state_of(task), cwd=task)
-    assert listed.returncode == 0, listed.stderr
-    return json_lines(listed.stdout)
+    """Return the runs of a task, newest first, without those inside a run."""
+    memory = open_project(state_of(task), read_only=True)
+    try:
+        return [
+            {"run": summary.run, "status": "OPEN", "reason": None, **(summary.closed or {})}
+            for summary in memory.ledger.runs()
+            if "/" not in summary.run
+        ]
+    finally:
+        memory.close()
 
 
 def assert_sound(task: Path) -> None:
-    """Demand that every ledger replays and the graph verifies."""
-    for run in runs_of(task):
-        replayed = agentloop("replay", run["run"], "--db", state_of(task), cwd=task)
-        assert replayed.returncode == 0, (replayed.stdout, replayed.stderr)
-    verify = subprocess.run(
-        [sys.executable, "-m", "graphstate.cli", "verify", "--db", state_of(task)],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
-    assert verify.returncode == 0, (verify.stdout, verify.stderr)
+    """Demand that every ledger replays exactly and the whole file verifies."""
+    memory = open_project(state_of(task), read_only=True)
+    try:
+        for summary in memory.ledger.runs():
+            report = replay(memory.ledger, summary.run)
+            assert report.ok, report
+        found = memory.graph.verify_integrity(deep=True)
+        assert found.ok, found
+    finally:
+        memory.close()
 
 
 # ------------------------------------------------------------------------------ children
