@@ -46,7 +46,7 @@ from agentloop.loop.rounds import (
     RoundsConfig,
     next_round,
 )
-from agentloop.loop.turns import TurnFold
+from agentloop.loop.turns import TurnFold, is_forwarded
 from agentloop.messages import NodeStatus
 from agentloop.ports import LedgerStore
 from agentloop.verdict import create_default_evaluator_parser
@@ -210,7 +210,7 @@ class _LoopReplay:
             raise _Diverged(entry, "turn", entry.data.get("turn"), None)
         for frame_type, content in entry.data.get("frames", ()):
             fold.feed(Frame(frame_type, content))
-            if frame_type != ERROR and (self._forward is None or frame_type in self._forward):
+            if is_forwarded(frame_type, self._forward):
                 self._stage(frame_type, {**content, "role": fold.role} if frame_type == TEXT else content)
 
     def _turn_ended(self, entry: Entry) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
@@ -66,7 +67,7 @@ from agentloop.loop.lifecycle import OneRun
 from agentloop.loop.options import LoopOptions
 from agentloop.loop.output import Output
 from agentloop.loop.record import RunRecord
-from agentloop.loop.turns import Adapter, Prompt, Turn, TurnFold, as_adapter
+from agentloop.loop.turns import Adapter, Prompt, Turn, TurnFold, as_adapter, is_forwarded
 from agentloop.loop.watch import Watchdog
 from agentloop.messages import EvaluatorResult, LoopResult, NodeStatus, RunOutcome
 from agentloop.streams.buffer import FrameBuffer
@@ -82,6 +83,10 @@ __all__ = ("AgentLoop",)
 _log = logging.getLogger("agentloop.loop")
 #: Phases of what must not fail, not even while a run is stopped.
 _RECORDS: Final = ("ledger", "sink", "graph")
+#: How often the end of a run is begun anew because something failed while it was written.
+_ATTEMPTS: Final = 16
+#: An observer that answers every change of a fact with another one is stopped there.
+_CHANGES_IN_A_ROW: Final = 1_000
 
 
 class AgentLoop(OneRun):
@@ -170,6 +175,7 @@ class AgentLoop(OneRun):
         self._failure: Failed | None = None
         self._turn_number = 0
         self._turn_is_new = False
+        self._telling_memory = False
         self._open_turn: tuple[Role, Turn | None] | None = None
         self._inputs: deque[str] = deque()
         self._changes: deque[SymbolicChange] = deque()
@@ -223,7 +229,7 @@ class AgentLoop(OneRun):
                     await self._stack.enter_async_context(cast(Any, adapter))
 
     def _deadline_passed(self) -> None:
-        if anyio.current_time() >= self._watch.limit:
+        if self._watch.limit_passed:
             self.abort("timeout")
         elif self._open_turn is not None and self._work is not None:
             role = self._open_turn[0]
@@ -248,15 +254,22 @@ class AgentLoop(OneRun):
             if others is not None:
                 raise others from None
         finally:
-            if not self._winding:
-                self._watch.cut()
-                with anyio.CancelScope(shield=True) as self._cleanup:
-                    await self._wind_down()
-                self._close()
-            else:  # it was abandoned, and has come back after all
-                with anyio.CancelScope(shield=True):
-                    await self._close_turn()
-            self._watch.stop()
+            try:
+                await self._finish_up()
+            finally:
+                self._watch.stop()
+
+    async def _finish_up(self) -> None:
+        if self._winding:  # it was abandoned, and has come back after all
+            with anyio.CancelScope(shield=True):
+                await self._close_turn()
+            return
+        self._watch.cut()
+        try:
+            with anyio.CancelScope(shield=True) as self._cleanup:
+                await self._wind_down()
+        finally:
+            self._close()
 
     def _fail(self, error: Exception) -> None:
         """Note why the run cannot go on.
@@ -285,8 +298,7 @@ class AgentLoop(OneRun):
         self._unsubscribe = self.symbolics.subscribe(self._changes.append)
         self._record.fact("input", {"type": TICK})
         if self._options.run_timeout_ms is not None:
-            self._watch.limit = anyio.current_time() + self._options.run_timeout_ms / 1000
-            self._watch.release()
+            self._watch.limit(self._options.run_timeout_ms)
         order = self._step(Ticked())
         while True:
             await self._settle()
@@ -332,13 +344,15 @@ class AgentLoop(OneRun):
 
     async def _settle(self) -> None:
         """Commit what must be on record first, then publish what was staged."""
-        while True:
+        for _ in range(_CHANGES_IN_A_ROW):
             if self._record.on and self._must_commit():
                 await self._commit()
             await self._output.publish()
             if not self._changes:
                 return
             self._note_changes()
+        problem = f"{_CHANGES_IN_A_ROW:,} changes in a row, each made while the one before was told"
+        raise Failed("internal", RuntimeError(problem))
 
     def _must_commit(self) -> bool:
         frames = self._output.staged
@@ -544,7 +558,7 @@ class AgentLoop(OneRun):
         return kind == DONE
 
     def _stage_forwarded(self, frame: Frame, role: Role) -> bool:
-        if self._forward is not None and frame.type not in self._forward:
+        if not is_forwarded(frame.type, self._forward):
             return False
         content = {**frame.content, "role": role} if frame.type == TEXT else frame.content
         self._output.stage(frame.type, content)
@@ -637,6 +651,7 @@ class AgentLoop(OneRun):
             retry_count=self._state.retry_count,
             retrieval_ids=tuple(self._retrievals),
         )
+        self._telling_memory = True
         try:
             done = await graph.record_outcome(outcome)
         except Exception as error:
@@ -648,6 +663,8 @@ class AgentLoop(OneRun):
                 return OutcomeRecorded(text)
             self._complain("graph", error)
             return OutcomeRecorded()
+        finally:
+            self._telling_memory = False
         self._record.fact("outcome_written", {"result": dict(done)})
         if problem := done.get("problem"):
             self._complain("graph", RuntimeError(str(problem)))
@@ -720,7 +737,8 @@ class AgentLoop(OneRun):
     def _log(self, text: str, error: BaseException) -> None:
         # A traceback may quote a secret, so where there are any it is left out.
         shown = error if self._options.redactor is None else None
-        _log.warning("run %s: %s", self.run_id, text, exc_info=shown)
+        with suppress(Exception):  # a log handler that is broken breaks nothing else
+            _log.warning("run %s: %s", self.run_id, text, exc_info=shown)
 
     def _error_content(self, phase: str, error: BaseException, *, fatal: bool) -> dict[str, Any]:
         content = error_content(phase, error, fatal=fatal, iteration=self._state.iteration)
@@ -734,14 +752,18 @@ class AgentLoop(OneRun):
             return
         role = self._open_turn[0] if self._open_turn else "run"
         late, grace_ms = self._watch.late, self._options.cleanup_timeout_ms
-        _log.warning(
-            "run %s: the %s did not stop within %g ms and is abandoned", self.run_id, late or role, grace_ms
-        )
+        with suppress(Exception):
+            _log.warning(
+                "run %s: the %s did not stop within %g ms and is abandoned",
+                self.run_id,
+                late or role,
+                grace_ms,
+            )
         if self._winding:
             assert self._cleanup is not None
             self._cleanup.cancel()
         else:
-            if not self._halted():
+            if late is not None and not self._halted():
                 problem = f"the {late} went on for {grace_ms:g} ms after its deadline and is abandoned"
                 self._failure = Failed(role, TurnError(problem))
             if self._work is not None:
@@ -755,18 +777,19 @@ class AgentLoop(OneRun):
         self._winding = True
         self._output.hurry()
         await self._cut_turn(abandoned)
-        while True:
+        for _ in range(_ATTEMPTS):
             try:
-                return await self._end()
+                await self._end()
+                return
             except Failed as failed:
                 # The ledger, a memory or a tap failed while the end was written. It is not asked
-                # again, so this comes to an end.
+                # again.
                 self._failure = failed
             except Exception as error:
                 self._record.off()  # it could not be written
                 self._failure = Failed("internal", error)
             if self._has_ended():
-                return None
+                return
 
     async def _cut_turn(self, abandoned: bool) -> None:
         if self._open_turn is None:
@@ -803,6 +826,8 @@ class AgentLoop(OneRun):
         if not self._has_ended() and (self._state.phase is not Phase.RECORDING or self._failure is not None):
             self._step(self._ending())
         if self._state.phase is Phase.RECORDING:
+            if self._telling_memory:
+                return  # what was abandoned is at it: `_close` says that it came too late
             await self._commit()
             self._step(await self._record_outcome())
         await self._settle()

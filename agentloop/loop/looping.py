@@ -322,7 +322,8 @@ class LoopingAgentLoop(OneRun):
                 await answer
         except Exception as error:
             text = self._ingress.redact_text(f"on_progress: {type(error).__name__}: {message_of(error)}")
-            _log.warning("run %s: %s", self.run_id, text)
+            with suppress(Exception):  # a log handler that is broken breaks nothing else
+                _log.warning("run %s: %s", self.run_id, text)
             self._warnings.append(text)
 
     async def _wind_down(self) -> None:

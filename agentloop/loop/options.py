@@ -11,7 +11,8 @@ import msgspec
 from agentloop._canonical import NotJson, encode
 from agentloop.determinism import Clock, IdFactory, SystemClock
 from agentloop.errors import AgentLoopConfigError
-from agentloop.loop.turns import AdapterLike
+from agentloop.frames import ABORT, ERROR
+from agentloop.loop.turns import OWN_PREFIX, AdapterLike
 from agentloop.ports import LedgerStore, OutcomeBridge, Tap
 from agentloop.symbolic import SymbolicState
 from agentloop.tools import ToolAdapter
@@ -97,6 +98,9 @@ class LoopOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise TypeError(
                 f"forward_frames must be a list of frame types or '*', not {self.forward_frames!r}"
             )
+        for name in self.forward_frames if self.forward_frames != "*" else ():
+            if name in (ABORT, ERROR) or str(name).startswith(OWN_PREFIX):
+                raise ValueError(f"forward_frames names {name!r}, which only the run itself can say")
         try:
             encode(dict(self.labels))
         except NotJson as error:

@@ -8,18 +8,33 @@ read from. `TurnFold` is the pure half: what a turn's frames add up to, live or 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
 import anyio
 import anyio.to_thread
 
 from agentloop.errors import AdapterEnded, StreamAborted, StreamEnded, StreamFailed, TurnError
-from agentloop.frames import DONE, REASONING, TEXT, TOOL_CALL, USAGE, Frame, FrameLike, Role
+from agentloop.frames import (
+    ABORT,
+    DONE,
+    ERROR,
+    REASONING,
+    TEXT,
+    TOOL_CALL,
+    USAGE,
+    Frame,
+    FrameLike,
+    Role,
+)
 from agentloop.loop.answers import must_wait
 from agentloop.ports import FrameDuplex
 from agentloop.tools import is_async
 
-__all__ = ("Adapter", "AdapterLike", "Prompt", "Turn", "TurnFold", "as_adapter")
+__all__ = ("Adapter", "AdapterLike", "Prompt", "Turn", "TurnFold", "as_adapter", "is_forwarded")
+
+
+#: What the types of the run's own frames begin with.
+OWN_PREFIX: Final = "agent_loop:"
 
 
 class Prompt(tuple[Frame, ...]):
@@ -279,6 +294,16 @@ class _DuplexTurn:
 
 
 # -------------------------------------------------------------------------------------- fold
+
+
+def is_forwarded(frame_type: str, wanted: frozenset[str] | None) -> bool:
+    """Return whether a frame of an adapter is shown to the reader; None wants all of them.
+
+    What the run says itself cannot be said by an adapter.
+    """
+    if wanted is not None:
+        return frame_type in wanted
+    return frame_type not in (ABORT, ERROR) and not frame_type.startswith(OWN_PREFIX)
 
 
 class TurnFold:

@@ -31,13 +31,13 @@ class Watchdog:
         "_deadline",
         "_grace",
         "_late",
+        "_limit",
         "_on_due",
         "_on_overdue",
         "_overdue_at",
         "_scope",
         "_stopped",
         "_wakes_at",
-        "limit",
     )
 
     def __init__(
@@ -45,7 +45,7 @@ class Watchdog:
     ) -> None:
         self._grace, self._on_due, self._on_overdue = grace_ms / 1000, on_due, on_overdue
         #: The deadline of the whole run in seconds of the event loop's clock.
-        self.limit = math.inf
+        self._limit = math.inf
         self._deadline = self._overdue_at = self._wakes_at = math.inf
         #: What stops by itself at its deadline: when that has failed, and its name.
         self._late: dict[str, tuple[float, str]] = {}
@@ -57,7 +57,17 @@ class Watchdog:
     @property
     def deadline(self) -> float:
         """The earliest deadline in force, in seconds of the event loop's clock."""
-        return min(self._deadline, self.limit)
+        return min(self._deadline, self._limit)
+
+    @property
+    def limit_passed(self) -> bool:
+        """Whether the whole run has had its time."""
+        return anyio.current_time() >= self._limit
+
+    def limit(self, duration_ms: float) -> None:
+        """Give the whole run that long from now."""
+        self._limit = anyio.current_time() + duration_ms / 1000
+        self._changed.set()
 
     def allow(self, duration_ms: float | None) -> None:
         """Give what begins now that long; None for no limit of its own."""
@@ -119,5 +129,5 @@ class Watchdog:
                     return
                 if now >= self.deadline:
                     self._on_due()
-                    self._deadline = self.limit = math.inf
+                    self._deadline = self._limit = math.inf
                     self.cut()
