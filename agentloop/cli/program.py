@@ -122,13 +122,17 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="store_true", help="print the version")
+    parser.add_argument("--debug", action="store_true", help="show tracebacks and the log")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
     for command in COMMANDS:
         sub = commands.add_parser(
             command.name, help=command.help, description=command.help, allow_abbrev=False
         )
         command.arguments(sub)
-        sub.add_argument("--debug", action="store_true", help="show tracebacks and the log")
+        # Without a default: it would put back what was said before the command.
+        sub.add_argument(
+            "--debug", action="store_true", default=argparse.SUPPRESS, help="show tracebacks and the log"
+        )
     return parser
 
 

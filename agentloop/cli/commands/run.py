@@ -33,6 +33,8 @@ def execute(arguments: argparse.Namespace) -> int:
         OSError: What is shown could not be written: the run was aborted.
     """
     _set_up_log(arguments.debug)
+    for signum in _SIGNAL_CODES:
+        signal.signal(signum, _stop)
     task = load_task(Path(arguments.task), overrides=arguments.set)
     if arguments.db is not None:
         task = dataclasses.replace(task, state=Path(arguments.db).resolve())
@@ -43,6 +45,11 @@ def execute(arguments: argparse.Namespace) -> int:
     finally:
         view.close()
         run.close()
+
+
+def _stop(signum: int, frame: object) -> None:
+    """Unwind what has been begun; a run that goes on has its own way, `_listen`."""
+    raise SystemExit(_SIGNAL_CODES[signal.Signals(signum)])
 
 
 def _set_up_log(debug: bool) -> None:

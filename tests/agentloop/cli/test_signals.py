@@ -79,6 +79,27 @@ def test_a_signal_ends_the_run_as_aborted(
     assert_sound(task)
 
 
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_before_the_run_leaves_nothing_begun(
+    tmp_path: Path, children: Children, signum: signal.Signals, code: int
+) -> None:
+    task = write_task(tmp_path / "task", ())
+    (task / "slow.py").write_text(
+        f"import os, time\nopen({str(children.path)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)\n",
+        "utf-8",
+    )
+    text = (task / "task.toml").read_text("utf-8")
+    (task / "task.toml").write_text(
+        text.replace('scripted = "agent.json"', 'adapter = "python:slow:make"'), "utf-8"
+    )
+    with running("run", task, cwd=tmp_path) as process:
+        assert children.wait() == process.pid
+        process.send_signal(signum)
+        assert ends(process) == (code, "", "")
+
+    assert not (task / ".agentloop").exists()
+
+
 def test_a_second_signal_kills_what_does_not_listen(tmp_path: Path, children: Children) -> None:
     task = hanging_agent(tmp_path, children)
     with running("run", task, "--json", cwd=tmp_path) as process:
