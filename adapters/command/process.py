@@ -58,7 +58,7 @@ async def start_group(argv: Sequence[str], **options: Any) -> Process:
     """
     with anyio.CancelScope(shield=True):
         process = await anyio.open_process(argv, start_new_session=True, **options)
-    return process
+    return process  # noqa: RET504 - to mypy a scope may swallow what is raised in it
 
 
 def kill_group(process: Process, signum: int = signal.SIGKILL) -> None:
