@@ -197,23 +197,27 @@ class _DuplexTool:
         self._moved = anyio.Event()
 
     async def call(self, call: ToolCall) -> Mapping[str, Any]:
-        content: dict[str, Any] = {"id": call.id, "name": call.name, "arguments": dict(call.arguments or {})}
+        key, repeated = call.id, 1
+        while key in self._open:  # the model gave two open calls one id
+            repeated += 1
+            key = f"{call.id}#{repeated}"
+        content: dict[str, Any] = {"id": key, "name": call.name, "arguments": dict(call.arguments or {})}
         if call.method is not None:
             content["method"] = call.method
-        self._open[call.id] = None
+        self._open[key] = None
         try:
             await self._duplex.sink.write(Frame(TOOL_CALL, content))
-            while (answer := self._open[call.id]) is None:
+            while (answer := self._open[key]) is None:
                 await self._read()
             return answer.content
         finally:
-            answered = self._open.pop(call.id) is not None
+            answered = self._open.pop(key) is not None
             if not answered:
-                self._cancel(call)
+                self._cancel(key)
 
-    def _cancel(self, call: ToolCall) -> None:
+    def _cancel(self, key: str) -> None:
         try:
-            self._duplex.sink.write_nowait(Frame(CANCEL, {"id": call.id}))
+            self._duplex.sink.write_nowait(Frame(CANCEL, {"id": key}))
         except (anyio.WouldBlock, StreamError):
             self._duplex.abort("tool call cancelled")
 
@@ -348,17 +352,24 @@ class ToolAdapterWrapper:
                     return f"the arguments are not JSON: {error}", {}
         if not isinstance(arguments, dict):
             return f"the arguments must be a JSON object, not {type(arguments).__name__}", {}
-        problem = self._check(tool, arguments) if tool is not None and tool.schema != _ANY_OBJECT else None
-        return problem, arguments
+        if tool is None or tool.schema == _ANY_OBJECT:
+            return None, arguments
+        try:
+            return self._check(tool, arguments), arguments
+        except Exception as error:  # the schema is wrong, or follows itself without end
+            return f"its schema cannot be used: {_describe(error)}", {}
 
     def _check(self, tool: Tool, arguments: dict[str, Any]) -> str | None:
         validator = self._validators.get(tool.name)
         if validator is None:
             # Imported on use: it is slow to import, and most runs that fail early never need it.
             from jsonschema import Draft202012Validator
+            from referencing import Registry
 
-            Draft202012Validator.check_schema(dict(tool.schema))
-            validator = self._validators[tool.name] = Draft202012Validator(dict(tool.schema))
+            schema = dict(tool.schema)
+            Draft202012Validator.check_schema(schema)
+            # An empty registry fetches nothing: a reference leads within the schema or nowhere.
+            validator = self._validators[tool.name] = Draft202012Validator(schema, registry=Registry())
         errors = sorted(
             validator.iter_errors(arguments), key=lambda error: [str(part) for part in error.path]
         )
@@ -401,9 +412,9 @@ class ToolAdapterWrapper:
         lock = threading.Lock()
         state = {"done": False, "abandoned": False}
 
-        def work() -> object:
+        def work() -> tuple[object]:
             try:
-                return bound()
+                return (bound(),)  # in a tuple: trio refuses a coroutine that a thread gives back
             finally:
                 with lock:
                     state["done"] = True
@@ -411,7 +422,7 @@ class ToolAdapterWrapper:
                         self._abandoned -= 1
 
         try:
-            value = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+            (value,) = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
         except anyio.get_cancelled_exc_class():
             # A thread cannot be stopped: it is left to finish, counted, and its value discarded.
             with lock:

@@ -127,7 +127,7 @@ class _TurnAdapter:
 
     async def begin(self, prompt: Prompt, ctx: Any, role: Role) -> Turn:
         if self._in_thread:
-            value = await anyio.to_thread.run_sync(self._function, prompt, ctx, abandon_on_cancel=True)
+            (value,) = await anyio.to_thread.run_sync(self._boxed, prompt, ctx, abandon_on_cancel=True)
         else:
             value = self._function(prompt, ctx)
         if not hasattr(value, "asend") and must_wait(value):
@@ -137,6 +137,9 @@ class _TurnAdapter:
         if isinstance(value, AsyncIterator):
             return _IteratorTurn(value)
         return _ListTurn(_frames_of(value))
+
+    def _boxed(self, prompt: Prompt, ctx: Any) -> tuple[Any]:
+        return (self._function(prompt, ctx),)  # trio refuses a coroutine that a thread gives back
 
     def abort(self, reason: str) -> None:
         if self._abort is not None:

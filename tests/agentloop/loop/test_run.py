@@ -793,3 +793,16 @@ async def test_run_reads_the_frames_away() -> None:
 async def test_waiting_for_a_loop_that_was_not_entered() -> None:
     with pytest.raises(RuntimeError, match="not entered"):
         await make_loop(["a"], [yes()]).wait()
+
+
+async def test_a_plain_function_may_give_a_coroutine_or_a_generator() -> None:
+    async def coroutine(text: str) -> str:
+        await checkpoint()
+        return text
+
+    async def generator(text: str) -> Any:
+        yield text
+
+    for make in (coroutine, generator):
+        _, frames = await play_out(lambda prompt, ctx, make=make: make("a"), [yes()])
+        assert only(frames, "node_started")[0]["agent_text"] == "a"
