@@ -10,12 +10,12 @@ import copy
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import anyio
 
 from agentloop._canonical import Json, NotJson, decode
-from agentloop.errors import ModelError, ScriptExhausted, TaskError
+from agentloop.errors import ErrorClass, ModelError, ScriptExhausted, TaskError
 from agentloop.frames import DONE, TEXT, TOOL_CALL, TOOL_RESULT, USAGE, Frame, FrameLike
 
 __all__ = ("Expect", "ScriptItem", "ScriptedAdapter", "Sleep", "load_script", "script_turns")
@@ -142,7 +142,7 @@ def load_script(path: Path) -> list[list[ScriptItem]]:
         raise TaskError(f"the script {path}: {error}") from None
 
 
-_CALL_KEYS = frozenset({"say", "callTools", "usage", "stopReason", "failWith"})
+_CALL_KEYS = {"say": str, "callTools": list, "usage": dict, "stopReason": str, "failWith": dict}
 
 
 def script_turns(data: Json) -> list[list[ScriptItem]]:
@@ -162,14 +162,18 @@ def script_turns(data: Json) -> list[list[ScriptItem]]:
     turns: list[list[ScriptItem]] = []
     open_turn = False
     for number, call in enumerate(calls, 1):
-        if not isinstance(call, dict) or not call or not call.keys() <= _CALL_KEYS:
+        if not isinstance(call, dict) or not call or not call.keys() <= _CALL_KEYS.keys():
             raise TaskError(
                 f"call {number} is an object with some of {', '.join(sorted(_CALL_KEYS))}: {call!r:.120}"
             )
+        for name, value in call.items():
+            if not isinstance(value, _CALL_KEYS[name]):
+                words = {str: "a text", list: "a list", dict: "an object"}
+                raise TaskError(f"call {number}: {name!r} is {words[_CALL_KEYS[name]]}, not {value!r:.120}")
         if not open_turn:
             turns.append([])
         tool_calls = _tool_calls(call, number)
-        turns[-1] += _call_items(call, tool_calls)
+        turns[-1] += _call_items(call, number, tool_calls)
         open_turn = bool(tool_calls)
     return turns
 
@@ -179,21 +183,24 @@ def _tool_calls(call: Mapping[str, Json], number: int) -> list[FrameLike]:
     for position, item in enumerate(call.get("callTools") or (), 1):
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
             raise TaskError(f"call {number}, tool {position}: a tool call needs a 'name': {item!r:.120}")
+        if not isinstance(item.get("args", {}), dict):
+            raise TaskError(f"call {number}, tool {position}: 'args' is an object, not {item['args']!r:.120}")
         content = {"id": f"call-{number:02d}-{position:02d}", "name": item["name"]}
         frames.append(Frame(TOOL_CALL, {**content, "arguments": copy.deepcopy(item.get("args") or {})}))
     return frames
 
 
-def _call_items(call: Mapping[str, Json], tool_calls: list[FrameLike]) -> list[ScriptItem]:
+def _call_items(call: Mapping[str, Json], number: int, tool_calls: list[FrameLike]) -> list[ScriptItem]:
     items: list[ScriptItem] = []
     if failure := call.get("failWith"):
-        return [
-            ModelError(
-                str(failure.get("message", "scripted failure")),
-                error_class=failure.get("class", "fatal"),
-                code=str(failure.get("code", "scripted.failed")),
+        error_class = failure.get("class", "fatal")
+        if error_class not in get_args(ErrorClass):
+            known = ", ".join(get_args(ErrorClass))
+            raise TaskError(
+                f"call {number}: the 'class' of a failure is one of {known}, not {error_class!r:.120}"
             )
-        ]
+        message, code = failure.get("message", "scripted failure"), failure.get("code", "scripted.failed")
+        return [ModelError(str(message), error_class=error_class, code=str(code))]
     if say := call.get("say"):
         items.append(Frame(TEXT, {"text": str(say)}))
     if usage := call.get("usage"):
