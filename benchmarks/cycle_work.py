@@ -78,9 +78,10 @@ def in_line(cycles: int, **options: Any) -> Callable[[], Any]:
 
 
 async def _duplex_adapter(duplex: BufferDuplex, frames: Callable[[], list[Frame]]) -> None:
+    write = duplex.sink.write
     async for _ in duplex.source:
         for frame in frames():
-            await duplex.sink.write(frame)
+            await write(frame)
 
 
 def with_tasks(cycles: int, **options: Any) -> Callable[[], Any]:

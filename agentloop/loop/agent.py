@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
@@ -26,20 +25,16 @@ from agentloop.errors import SymbolicRefused, TurnError, TurnTimeout
 from agentloop.frames import (
     ABORT,
     CANCEL,
-    DONE,
-    ERROR,
     INPUT,
     NODE_STARTED,
     SYMBOLIC_ASSERTED,
-    TEXT,
     TICK,
-    TOOL_CALL,
     Frame,
     Role,
 )
 from agentloop.ledger.recorder import Recorder
 from agentloop.loop.answers import must_wait
-from agentloop.loop.calls import TurnCalls
+from agentloop.loop.complaints import Complaints
 from agentloop.loop.context import LoopContext, read_context, state_for
 from agentloop.loop.cycle import (
     CALL_AGENT,
@@ -61,13 +56,14 @@ from agentloop.loop.cycle import (
     Ticked,
     decide,
 )
-from agentloop.loop.failures import Failed, Stopped, error_content, message_of, signal_of
+from agentloop.loop.failures import Failed, Stopped, message_of, signal_of
 from agentloop.loop.ingress import Ingress
 from agentloop.loop.lifecycle import OneRun
 from agentloop.loop.options import LoopOptions
 from agentloop.loop.output import Output
 from agentloop.loop.record import RunRecord
-from agentloop.loop.turns import Adapter, Prompt, Turn, TurnFold, as_adapter, is_forwarded
+from agentloop.loop.turns import TurnFold
+from agentloop.loop.turntaker import TurnTaker
 from agentloop.loop.watch import Watchdog
 from agentloop.messages import EvaluatorResult, LoopResult, NodeStatus, RunOutcome
 from agentloop.streams.buffer import FrameBuffer
@@ -111,17 +107,13 @@ class AgentLoop(OneRun):
         buffer.sink.on_abort(lambda error: self.abort("output_aborted"))
         self._options = options
         self.run_id = options.run_id or _new_run_id(options)
-        self._adapters: dict[Role, Adapter] = {
-            "agent": as_adapter(options.agent_adapter),
-            "evaluator": as_adapter(options.evaluator_adapter),
-        }
         runtime, given, node, extra = read_context(options.context)
         self.symbolics: SymbolicState = state_for(
             given if options.symbolics is None else options.symbolics,
             options.initial_symbolics,
             options.symbolic_names,
         )
-        self._tools = ToolAdapterWrapper(
+        tools = ToolAdapterWrapper(
             options.tool_adapters,
             timeout_ms=options.tool_timeout_ms,
             id_factory=options.id_factory or CounterIds(),
@@ -132,13 +124,9 @@ class AgentLoop(OneRun):
             runtime=runtime,
             node=node if options.node is None else options.node,
             extra=extra,
-            tools=self._tools.specs,
+            tools=tools.specs,
             run_id=self.run_id,
         )
-        self._builders: dict[Role, Callable[..., Any]] = {
-            "agent": _given(options.build_agent_prompt),
-            "evaluator": _given(options.build_evaluator_prompt),
-        }
         self._parse = _given(options.parse_evaluator_output)
         self._check_names = options.checks_list or ()
         self._checks = _checks(options, self.symbolics)
@@ -156,7 +144,14 @@ class AgentLoop(OneRun):
         ledger = options.ledger
         recorder = None if ledger is None else Recorder(ledger, self.run_id, options.clock)
         self._record = RunRecord(recorder, sync=options.durability == "power")
-        self._output = Output(
+        self._complain = Complaints(
+            self.run_id,
+            lambda: self._state.iteration,
+            ingress=self._ingress,
+            record=self._record,
+            show_tracebacks=options.redactor is None,
+        )
+        self._output = self._complain.output = Output(
             buffer,
             self._record,
             taps=options.taps,
@@ -164,28 +159,32 @@ class AgentLoop(OneRun):
             on_progress=options.on_progress,
             complain=self._complain,
         )
-        forward = options.forward_frames
-        self._forward: frozenset[str] | None = None if forward == "*" else frozenset(forward)
         self._watch = Watchdog(
             grace_ms=options.cleanup_timeout_ms, on_due=self._deadline_passed, on_overdue=self._abandon
+        )
+        self._turns = TurnTaker(
+            options,
+            self,
+            context=self.context,
+            tools=tools,
+            ingress=self._ingress,
+            record=self._record,
+            output=self._output,
+            watch=self._watch,
         )
         self._work: anyio.CancelScope | None = None
         self._cleanup: anyio.CancelScope | None = None
         self._winding = False
         self._failure: Failed | None = None
-        self._turn_number = 0
         self._turn_is_new = False
         self._telling_memory = False
-        self._open_turn: tuple[Role, Turn | None] | None = None
         self._inputs: deque[str] = deque()
-        self._changes: deque[SymbolicChange] = deque()
+        self.changes: deque[SymbolicChange] = deque()
         self._known_errors = self.symbolics.error_count
         self._unsubscribe: Callable[[], object] | None = None
         self._writers: dict[int, str] = {}
         self._usage: dict[str, int] = {}
         self._retrievals: list[str] = []
-        self._warnings: list[str] = []
-        self._complaints: set[tuple[str, str, str]] = set()
 
     # ------------------------------------------------------------------------------ outside
 
@@ -207,8 +206,38 @@ class AgentLoop(OneRun):
     def _decided(self) -> bool:
         return self._state.closing is not None or self._failure is not None
 
-    def _has_ended(self) -> bool:
+    # ------------------------------------------------------------------ what its turns ask for
+
+    @property
+    def cycle(self) -> int:
+        """The current iteration."""
+        return self._state.iteration
+
+    def halted(self) -> bool:
+        """Return whether nothing may begin any more; what comes too late is dropped."""
+        return self._abort_reason is not None or self._failure is not None or self.result is not None
+
+    def has_ended(self) -> bool:
+        """Return whether the terminal frame has been decided."""
         return self._state.phase in (Phase.DONE, Phase.FAILED)
+
+    async def settle_changes(self) -> None:
+        """Publish the changes of facts that happened meanwhile."""
+        self._note_changes()
+        await self._settle()
+
+    async def commit(self) -> None:
+        """Put everything recorded so far on disk; what is not there has not happened."""
+        self._turn_is_new = False
+        try:
+            await self._record.commit()
+        except Exception as error:
+            # What was decided is not on record, so it is neither published nor true.
+            self._record.off()
+            self._output.unstage()
+            if self.has_ended():
+                self._state = self._before
+            raise Failed("ledger", error) from error
 
     def _note(self, frame: Frame) -> bool:
         self._inputs.append(self._entering(frame.text))
@@ -216,10 +245,6 @@ class AgentLoop(OneRun):
 
     def _entering(self, text: str) -> str:
         return self._ingress.text(text)
-
-    def _halted(self) -> bool:
-        """Return whether nothing may begin any more; what comes too late is dropped."""
-        return self._abort_reason is not None or self._failure is not None or self.result is not None
 
     async def _prepare(self) -> None:
         if self._options.own_adapters:
@@ -231,8 +256,7 @@ class AgentLoop(OneRun):
     def _deadline_passed(self) -> None:
         if self._watch.limit_passed:
             self.abort("timeout")
-        elif self._open_turn is not None and self._work is not None:
-            role = self._open_turn[0]
+        elif (role := self._turns.role) is not None and self._work is not None:
             self._failure = Failed(role, TurnTimeout(role, self._options.turn_timeout_ms or 0))
             self._work.cancel()
 
@@ -262,7 +286,7 @@ class AgentLoop(OneRun):
     async def _finish_up(self) -> None:
         if self._winding:  # it was abandoned, and has come back after all
             with anyio.CancelScope(shield=True):
-                await self._close_turn()
+                await self._turns.close(warn=self._complain.warn)
             return
         self._watch.cut()
         try:
@@ -284,10 +308,7 @@ class AgentLoop(OneRun):
         if self._abort_reason is None or failed.phase in _RECORDS:
             self._failure = self._failure or failed
         else:
-            self._warn(f"{failed.phase}: {type(failed.error).__name__}: {message_of(failed.error)}")
-
-    def _warn(self, text: str) -> None:
-        self._warnings.append(self._ingress.redact_text(text))
+            self._complain.warn(f"{failed.phase}: {type(failed.error).__name__}: {message_of(failed.error)}")
 
     async def _live(self) -> None:
         assert self._woken is not None
@@ -295,7 +316,7 @@ class AgentLoop(OneRun):
         await self._woken.wait()
         if self._abort_reason is not None:
             raise Stopped
-        self._unsubscribe = self.symbolics.subscribe(self._changes.append)
+        self._unsubscribe = self.symbolics.subscribe(self.changes.append)
         self._record.fact("input", {"type": TICK})
         if self._options.run_timeout_ms is not None:
             self._watch.limit(self._options.run_timeout_ms)
@@ -305,7 +326,7 @@ class AgentLoop(OneRun):
             if order is None:
                 return
             event = await self._perform(order)
-            if self._halted():
+            if self.halted():
                 raise Stopped
             self._note_changes()
             if self._stop_reason is not None and self._state.stop_reason is None:
@@ -323,7 +344,7 @@ class AgentLoop(OneRun):
                 "symbolics": self.symbolics.get_all(),
             }
             shown = self._ingress.shown(Frame("", given)).content
-            forward = "*" if self._forward is None else sorted(self._forward)
+            forward = "*" if self._turns.forward is None else sorted(self._turns.forward)
             self._record.opened(self._config, forward=forward, **shown)
 
     def _step(self, event: Event) -> Order | None:
@@ -346,9 +367,9 @@ class AgentLoop(OneRun):
         """Commit what must be on record first, then publish what was staged."""
         for _ in range(_CHANGES_IN_A_ROW):
             if self._record.on and self._must_commit():
-                await self._commit()
+                await self.commit()
             await self._output.publish()
-            if not self._changes:
+            if not self.changes:
                 return
             self._note_changes()
         problem = f"{_CHANGES_IN_A_ROW:,} changes in a row, each made while the one before was told"
@@ -361,18 +382,6 @@ class AgentLoop(OneRun):
         if self._options.commit == "turn":
             return self._turn_is_new or bool(frames)
         return any(frame.type not in (NODE_STARTED, SYMBOLIC_ASSERTED) for frame in frames)
-
-    async def _commit(self) -> None:
-        self._turn_is_new = False
-        try:
-            await self._record.commit()
-        except Exception as error:
-            # What was decided is not on record, so it is neither published nor true.
-            self._record.off()
-            self._output.unstage()
-            if self._has_ended():
-                self._state = self._before
-            raise Failed("ledger", error) from error
 
     async def _perform(self, order: Order) -> Event:
         if self._abort_reason is not None:
@@ -391,7 +400,7 @@ class AgentLoop(OneRun):
 
     async def _agent_turn(self) -> Event:
         self._refresh_context()
-        fold, entries = await self._turn("agent", self.context)
+        fold, entries = await self._take_turn("agent", self.context)
         for entry in entries:
             self._trace.append(entry)
         calls = [
@@ -412,6 +421,14 @@ class AgentLoop(OneRun):
         )
         return AgentEnded(fold.text)
 
+    async def _take_turn(self, role: Role, *arguments: Any) -> tuple[TurnFold, list[dict[str, Any]]]:
+        fold, entries = await self._turns.take(role, *arguments)
+        self._turn_is_new = True
+        for name, count in fold.usage.items():
+            self._usage[name] = self._usage.get(name, 0) + count
+        self._retrievals += fold.retrieval_ids
+        return fold, entries
+
     def _refresh_context(self) -> None:
         ctx, state = self.context, self._state
         ctx.iteration, ctx.retry_count = state.iteration, state.retry_count
@@ -425,7 +442,7 @@ class AgentLoop(OneRun):
     async def _evaluator_turn(self) -> Event:
         ctx = self.context
         ctx.parse_error, ctx.last_evidence = self._state.parse_error, self._state.last_evidence
-        fold, _ = await self._turn("evaluator", ctx, ctx.history)
+        fold, _ = await self._take_turn("evaluator", ctx, ctx.history)
         try:
             answer = self._parse(fold.frames)
             if must_wait(answer):
@@ -450,166 +467,6 @@ class AgentLoop(OneRun):
                 self.symbolics.apply_update(update, by="evaluator")
             except (SymbolicRefused, ValueError, TypeError) as error:
                 self._complain("symbolic_updates", error, once_per=update.name)
-
-    async def _turn(self, role: Role, *arguments: Any) -> tuple[TurnFold, list[dict[str, Any]]]:
-        """Ask an adapter for a turn and read it to its end; return its fold and tool results."""
-        prompt = await self._build_prompt(role, *arguments)
-        self._turn_number += 1
-        whole = self._options.record_prompts == "parts"
-        if self._record.on:
-            self._record.turn_begun(self._turn_number, role, self._ingress.prompt(prompt), whole=whole)
-        work = _TurnWork(TurnFold(role), self._turn_calls)
-        try:
-            self._open_turn = (role, None)
-            self._watch.allow(self._options.turn_timeout_ms)
-            turn = await self._adapters[role].begin(prompt, self.context, role)
-            self._open_turn = (role, turn)
-            if self._options.parallel_tool_calls and turn.concurrent:
-                async with anyio.create_task_group() as work.tasks:
-                    await self._read_turn(turn, work)
-            else:
-                await self._read_turn(turn, work)
-            await turn.close()
-            if self._halted():
-                raise Stopped
-        except (Stopped, Failed):
-            raise
-        except Exception as error:
-            raise self._turn_failure(role, error) from error
-        self._watch.release()
-        self._open_turn = None
-        self._record.turn_ended()
-        self._turn_is_new = True
-        fold = work.fold
-        for name, count in fold.usage.items():
-            self._usage[name] = self._usage.get(name, 0) + count
-        self._retrievals += fold.retrieval_ids
-        return fold, work.entries()
-
-    def _turn_calls(self, role: Role) -> TurnCalls:
-        return TurnCalls(
-            role,
-            self._turn_number,
-            run_id=self.run_id,
-            tools=self._tools,
-            limit=self._options.max_tool_calls,
-            record=self._record,
-            commit=self._commit,
-            stage=self._stage_answer,
-            ingress=self._ingress,
-            watch=self._watch,
-        )
-
-    def _turn_failure(self, role: Role, error: Exception) -> Exception:
-        """Return what an exception of a turn means; a run's own signals come back in groups."""
-        return signal_of(error) or Failed(role, error)
-
-    async def _build_prompt(self, role: Role, *arguments: Any) -> Prompt:
-        try:
-            value = self._builders[role](*arguments)
-            if must_wait(value):
-                value = await value
-            frames = value if isinstance(value, (list, tuple)) else [value]
-            if value is None or not frames:
-                raise TypeError(f"the prompt builder returned {value!r}: a frame, a str, a mapping or a list")
-            prompt = Prompt(Frame.of(frame) for frame in frames)
-        except Exception as error:
-            raise Failed(f"build_{role}_prompt", error) from error
-        if self._abort_reason is not None:
-            raise Stopped
-        return prompt
-
-    async def _read_turn(self, turn: Turn, work: _TurnWork) -> None:
-        ingress = self._ingress
-        ingress.begin()
-        while (got := await turn.next()) is not None:
-            if self._halted():
-                raise Stopped
-            if isinstance(got, list):
-                if await self._answer_calls(turn, got, work):
-                    return
-            else:
-                for frame in ingress.take(got):
-                    if await self._take_frame(frame, turn, work):
-                        return
-            if self._changes:
-                self._note_changes()
-                await self._settle()
-            if self._halted():
-                raise Stopped
-        for frame in ingress.rest():
-            await self._take_frame(frame, turn, work)
-
-    async def _take_frame(self, frame: Frame, turn: Turn, work: _TurnWork) -> bool:
-        """Take one frame of a turn; True if it was the last."""
-        work.fold.feed(frame)
-        self._record.frame(frame)
-        kind = frame.type
-        if kind == ERROR:
-            raise _reported(frame)
-        if self._stage_forwarded(frame, work.fold.role):
-            await self._output.publish()
-        if kind == TOOL_CALL:
-            number = work.calls.number()
-            if work.tasks is None:
-                await self._call_and_answer(turn, frame, number, work)
-            else:
-                work.tasks.start_soon(self._call_and_answer, turn, frame, number, work)
-        return kind == DONE
-
-    def _stage_forwarded(self, frame: Frame, role: Role) -> bool:
-        if not is_forwarded(frame.type, self._forward):
-            return False
-        content = {**frame.content, "role": role} if frame.type == TEXT else frame.content
-        self._output.stage(frame.type, content)
-        return True
-
-    # -------------------------------------------------------------------------------- tools
-
-    async def _answer_calls(self, turn: Turn, frames: list[Frame], work: _TurnWork) -> bool:
-        """Answer calls that were asked for at once, in their order; True if the turn has ended."""
-        taken: list[Frame] = []
-        ended = False
-        for said in frames:
-            for frame in self._ingress.take(said):
-                work.fold.feed(frame)
-                self._record.frame(frame)
-                if frame.type == ERROR:
-                    raise _reported(frame)
-                self._stage_forwarded(frame, work.fold.role)
-                ended = ended or frame.type == DONE
-                if frame.type == TOOL_CALL:
-                    taken.append(frame)
-        await self._output.publish()
-        numbers = [work.calls.number() for _ in taken]
-        answers: dict[int, Frame] = {}
-
-        async def call(number: int, frame: Frame) -> None:
-            answers[number] = await self._call(frame, number, work)
-
-        if self._options.parallel_tool_calls and len(taken) > 1:
-            async with anyio.create_task_group() as tasks:
-                for number, frame in zip(numbers, taken, strict=True):
-                    tasks.start_soon(call, number, frame)
-        else:
-            for number, frame in zip(numbers, taken, strict=True):
-                await call(number, frame)
-        await turn.answer([answers[number] for number in numbers])
-        return ended
-
-    async def _call_and_answer(self, turn: Turn, frame: Frame, number: int, work: _TurnWork) -> None:
-        await turn.answer([await self._call(frame, number, work)])
-
-    async def _call(self, frame: Frame, number: int, work: _TurnWork) -> Frame:
-        answer = await work.calls.answer(frame, number, self._state.iteration)
-        if self._halted():
-            raise Stopped
-        await self._output.publish()
-        return answer
-
-    def _stage_answer(self, answer: Frame) -> None:
-        if not self._has_ended():
-            self._stage_forwarded(answer, "agent")
 
     # ----------------------------------------------------------------------- checks, outcome
 
@@ -694,8 +551,10 @@ class AgentLoop(OneRun):
 
     def _note_changes(self) -> None:
         """Put the changes of facts so far on record and stage their frames."""
-        while self._changes:
-            change = self._changes.popleft()
+        if not self.changes:
+            return
+        while self.changes:
+            change = self.changes.popleft()
             if self._output.ended:
                 continue
             content: dict[str, Any] = {"name": change.name, "value": change.value, "op": change.op}
@@ -711,59 +570,20 @@ class AgentLoop(OneRun):
             for error in self.symbolics.errors[-raised:]:
                 self._complain("symbolic_subscriber", error, once_per=message_of(error))
 
-    # ------------------------------------------------------------------------------ failures
-
-    def _complain(self, phase: str, error: Exception, *, fatal: bool = False, once_per: str = "") -> None:
-        """Take note of a failure; show it as an ERROR frame while that is still possible.
-
-        Raises:
-            Failed: It is fatal.
-        """
-        if fatal and not self._output.ended:
-            raise Failed(phase, error) from error
-        text = self._ingress.redact_text(f"{phase}: {type(error).__name__}: {message_of(error)}")
-        key = (phase, once_per, text)
-        if key in self._complaints:
-            return
-        self._complaints.add(key)
-        self._log(text, error)
-        if self._output.ended:
-            self._warnings.append(text)
-            return
-        content = self._error_content(phase, error, fatal=False)
-        self._record.fact("callback_failed", {"phase": phase, "error": content})
-        self._output.stage(ERROR, content)
-
-    def _log(self, text: str, error: BaseException) -> None:
-        # A traceback may quote a secret, so where there are any it is left out.
-        shown = error if self._options.redactor is None else None
-        with suppress(Exception):  # a log handler that is broken breaks nothing else
-            _log.warning("run %s: %s", self.run_id, text, exc_info=shown)
-
-    def _error_content(self, phase: str, error: BaseException, *, fatal: bool) -> dict[str, Any]:
-        content = error_content(phase, error, fatal=fatal, iteration=self._state.iteration)
-        return {**content, "message": self._ingress.redact_text(content["message"])}
-
     # --------------------------------------------------------------------------- winding down
 
     async def _abandon(self) -> None:
         """End the run although something of it refuses to stop."""
         if self.result is not None:
             return
-        role = self._open_turn[0] if self._open_turn else "run"
+        role = self._turns.role or "run"
         late, grace_ms = self._watch.late, self._options.cleanup_timeout_ms
-        with suppress(Exception):
-            _log.warning(
-                "run %s: the %s did not stop within %g ms and is abandoned",
-                self.run_id,
-                late or role,
-                grace_ms,
-            )
+        self._complain.log(f"the {late or role} did not stop within {grace_ms:g} ms and is abandoned")
         if self._winding:
             assert self._cleanup is not None
             self._cleanup.cancel()
         else:
-            if late is not None and not self._halted():
+            if late is not None and not self.halted():
                 problem = f"the {late} went on for {grace_ms:g} ms after its deadline and is abandoned"
                 self._failure = Failed(role, TurnError(problem))
             if self._work is not None:
@@ -776,7 +596,9 @@ class AgentLoop(OneRun):
         """Bring the run to its end, whatever state it is in."""
         self._winding = True
         self._output.hurry()
-        await self._cut_turn(abandoned)
+        error = self._failure.error if self._failure else None
+        reason = self._abort_reason or (type(error).__name__ if error else "cancelled")
+        await self._turns.cut(reason, self._failure, warn=self._complain.warn, close=not abandoned)
         for _ in range(_ATTEMPTS):
             try:
                 await self._end()
@@ -788,47 +610,17 @@ class AgentLoop(OneRun):
             except Exception as error:
                 self._record.off()  # it could not be written
                 self._failure = Failed("internal", error)
-            if self._has_ended():
+            if self.has_ended():
                 return
-
-    async def _cut_turn(self, abandoned: bool) -> None:
-        if self._open_turn is None:
-            return
-        role = self._open_turn[0]
-        failure = self._failure
-        error = failure.error if failure else None
-        reason = self._abort_reason or (type(error).__name__ if error else "cancelled")
-        message = self._ingress.redact_text(message_of(error)) if error else reason
-        self._record.turn_ended(
-            error={"error_type": type(error).__name__ if error else "Cut", "message": message}
-        )
-        if failure is None or failure.phase != role or isinstance(error, TurnTimeout):
-            try:
-                self._adapters[role].abort(reason)
-            except Exception as broken:
-                self._warn(f"{role}: abort raised {type(broken).__name__}: {message_of(broken)}")
-        if not abandoned:
-            await self._close_turn()
-
-    async def _close_turn(self) -> None:
-        if self._open_turn is None:
-            return
-        role, turn = self._open_turn
-        try:
-            if turn is not None:
-                await turn.close()
-        except Exception as broken:
-            self._warn(f"{role}: close raised {type(broken).__name__}: {message_of(broken)}")
-        self._open_turn = None
 
     async def _end(self) -> None:
         self._note_changes()
-        if not self._has_ended() and (self._state.phase is not Phase.RECORDING or self._failure is not None):
+        if not self.has_ended() and (self._state.phase is not Phase.RECORDING or self._failure is not None):
             self._step(self._ending())
         if self._state.phase is Phase.RECORDING:
             if self._telling_memory:
                 return  # what was abandoned is at it: `_close` says that it came too late
-            await self._commit()
+            await self.commit()
             self._step(await self._record_outcome())
         await self._settle()
 
@@ -838,8 +630,8 @@ class AgentLoop(OneRun):
             reason = self._abort_reason = self._abort_reason or "cancelled"
             self._record.fact("input", {"type": ABORT, "reason": reason})
             return Aborted(reason)
-        content = self._error_content(failure.phase, failure.error, fatal=True)
-        self._log(f"failed in phase {failure.phase}", failure.error)
+        content = self._complain.content(failure.phase, failure.error, fatal=True)
+        self._complain.log(f"failed in phase {failure.phase}", failure.error)
         self._record.fact("callback_failed", {"phase": failure.phase, "error": content})
         return Faulted(failure.phase, content["error_type"], content["message"])
 
@@ -850,13 +642,13 @@ class AgentLoop(OneRun):
         if self._state.phase not in (Phase.RECORDING, Phase.DONE, Phase.FAILED):
             self._step(self._ending())
         if self._state.phase is Phase.RECORDING:
-            self._warnings.append("graph: the outcome was not written in time")
+            self._complain.warnings.append("graph: the outcome was not written in time")
             self._record.fact("outcome_written", {"failure": "not in time"})
             self._step(OutcomeRecorded())
         try:
             self._record.commit_now()
         except Exception as error:
-            self._warn(f"ledger: {type(error).__name__}: {message_of(error)}")
+            self._complain.warn(f"ledger: {type(error).__name__}: {message_of(error)}")
         self._record.off()
         self._output.publish_now()
         if self._unsubscribe is not None:
@@ -877,33 +669,10 @@ class AgentLoop(OneRun):
             usage=dict(self._usage),
             dropped_frames=self._buffer.statistics().dropped + self._output.lost,
             error=self._failure.error if self._failure and closing.reason == "error" else None,
-            warnings=tuple(self._warnings),
+            warnings=tuple(self._complain.warnings),
             node=self.context.node,
             run_id=self.run_id,
         )
-
-
-class _TurnWork:
-    """What one turn gathers: its frames' sum, its calls, and where calls may overlap their tasks."""
-
-    __slots__ = ("_calls", "_make_calls", "fold", "tasks")
-
-    def __init__(self, fold: TurnFold, make_calls: Callable[[Role], TurnCalls]) -> None:
-        self.fold, self._make_calls = fold, make_calls
-        self._calls: TurnCalls | None = None
-        self.tasks: TaskGroup | None = None
-
-    @property
-    def calls(self) -> TurnCalls:
-        """The calls of this turn; most turns have none."""
-        if self._calls is None:
-            self._calls = self._make_calls(self.fold.role)
-        return self._calls
-
-    def entries(self) -> list[dict[str, Any]]:
-        """The tool results in the order of their calls."""
-        found = {} if self._calls is None else self._calls.entries
-        return [found[number] for number in sorted(found)]
 
 
 def _new_run_id(options: LoopOptions) -> str:
@@ -931,14 +700,6 @@ def _checks(options: LoopOptions, symbolics: SymbolicState) -> Callable[..., Any
     if checks is None and options.checks_list:
         checks = create_default_deterministic_checks()
     return checks.bind(symbolics) if isinstance(checks, DefaultChecks) else checks
-
-
-def _reported(frame: Frame) -> Exception:
-    """Return the error an ERROR frame of an adapter tells of: the original, if it came along."""
-    original = frame.meta.get("exception")
-    if isinstance(original, Exception):
-        return original
-    return TurnError(str(frame.content.get("message") or "the adapter reported an error"))
 
 
 def _verdict_data(verdict: EvaluatorResult) -> dict[str, Any]:

@@ -363,7 +363,8 @@ def _outcome_recorded(state: CycleState, event: OutcomeRecorded, config: CycleCo
     if event.failure is not None:
         return _faulted(state, Faulted("graph", "GraphWriteFailed", event.failure), config)
     closing = state.closing
-    assert closing is not None, "an outcome is recorded only once the end is decided"
+    if closing is None:
+        return state, ()  # nothing is decided yet: the table refuses it
     return _replace(state, phase=_final_phase(closing.status)), closing.frames
 
 

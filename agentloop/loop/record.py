@@ -126,7 +126,8 @@ class RunRecord:
     def fact(self, kind: str, data: Mapping[str, Json]) -> None:
         """Record a fact, after the frames that came before it."""
         if self._recorder is not None and not self._closed:
-            self._put_down_frames()
+            if self._batch:
+                self._put_down_frames()
             self._recorder.record(f"fact.{kind}", data)
 
     def turn_begun(self, turn: int, role: str, prompt: Sequence[Frame], *, whole: bool) -> None:
@@ -173,7 +174,8 @@ class RunRecord:
         """Record a decision; ``out`` stands before the frames it publishes."""
         if self._recorder is None:
             return
-        self._put_down_frames()
+        if self._batch:
+            self._put_down_frames()
         self._steps += 1
         names = tuple(effect_names(effects))
         form = _step_form(str(before.phase), event_name(event), str(after.phase), names)

@@ -278,10 +278,7 @@ class _DuplexTurn:
 
     async def next(self) -> Frame | None:
         try:
-            try:
-                return self._source.receive_nowait()
-            except anyio.WouldBlock:
-                return await self._source.receive()
+            return await self._source.receive()
         except anyio.EndOfStream:
             self._adapter.ended = True
             return None

@@ -176,7 +176,9 @@ class FrameQueue:
         if self._ended or self._aborted or self._draining or self._reader or self._first:
             self.room = 0
         else:
-            self.room = min(self._capacity(), len(self.frames) + BURST)
+            burst = len(self.frames) + BURST
+            # An unbounded queue is the usual one, and this runs at every frame somebody waited for.
+            self.room = burst if self._limit is None else min(self._capacity(), burst)
         careful = self._reading or self._piped or (self._writers and not self._waking)
         self.stop = 0 if careful else self._yield_at
 
