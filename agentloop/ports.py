@@ -6,7 +6,7 @@ Streams: `Source`, `Sink`, `FrameDuplex`. Models: `ModelCore`. Observers: `Tap`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
@@ -20,6 +20,7 @@ __all__ = (
     "FrameDuplex",
     "FrameStats",
     "Head",
+    "JoiningBridge",
     "LedgerEntry",
     "LedgerStore",
     "ModelCore",
@@ -221,6 +222,23 @@ class OutcomeBridge(Protocol):
 
     async def record_outcome(self, outcome: RunOutcome, /) -> Mapping[str, Json]:
         """Write the run, take its transition, give its reward; return what was done."""
+
+
+@runtime_checkable
+class JoiningBridge(OutcomeBridge, Protocol):
+    """A bridge that can put the end of a ledger into its own transaction."""
+
+    def shares(self, ledger: LedgerStore | None, /) -> bool:
+        """Return whether the ledger is in the same file."""
+
+    async def record_outcome(
+        self, outcome: RunOutcome, /, *, seal: Callable[[Mapping[str, Json]], None] | None = None
+    ) -> Mapping[str, Json]:
+        """As `OutcomeBridge.record_outcome`, with ``seal`` called inside the transaction.
+
+        It is given what is about to be returned; what it raises keeps nothing. It may be
+        called again, and on another thread.
+        """
 
 
 class NodeOrder(Protocol):

@@ -67,6 +67,11 @@ class GraphLedgerStore:
         self._store = store if isinstance(store, Store) else Store.open(store)
 
     @property
+    def store(self) -> Store:
+        """The file, for whoever joins other changes to an append."""
+        return self._store
+
+    @property
     def blocking(self) -> bool:
         return self._store.path != ":memory:"
 

@@ -91,6 +91,13 @@ class Recorder:
         self._pending.append(LedgerEntry(seq=seq, at=at, kind=kind, body=body, hash=hashed))
         self._seq, self._hash = seq, hashed
 
+    def copy(self) -> Recorder:
+        """Return a recorder that goes on from here; of the two only one may be flushed."""
+        twin = Recorder(self._store, self.run, self._clock, head=self.head)
+        twin._flushed, twin._synced = self._flushed, self._synced
+        twin._pending, twin._blobs = self._pending[:], self._blobs.copy()
+        return twin
+
     def flush(self, *, sync: bool) -> None:
         """Append what waits. With ``sync`` every entry so far survives a loss of power.
 

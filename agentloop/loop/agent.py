@@ -59,6 +59,7 @@ from agentloop.loop.cycle import (
 from agentloop.loop.failures import Failed, Stopped, message_of, signal_of
 from agentloop.loop.ingress import Ingress
 from agentloop.loop.lifecycle import OneRun
+from agentloop.loop.memory import MemoryWriter
 from agentloop.loop.options import LoopOptions
 from agentloop.loop.output import Output
 from agentloop.loop.record import RunRecord
@@ -151,11 +152,23 @@ class AgentLoop(OneRun):
             record=self._record,
             show_tracebacks=options.redactor is None,
         )
+        self._memory: MemoryWriter | None = None
+        if options.graph is not None:
+            self._memory = MemoryWriter(
+                options.graph,
+                self.run_id,
+                ledger=options.ledger,
+                config=self._config,
+                record=self._record,
+                ingress=self._ingress,
+                complain=self._complain,
+                make_result=self._make_result,
+            )
         self._output = self._complain.output = Output(
             buffer,
             self._record,
             taps=options.taps,
-            fact=self._write_fact if options.graph is not None else None,
+            fact=self._memory.write_fact if self._memory is not None else None,
             on_progress=options.on_progress,
             complain=self._complain,
         )
@@ -177,12 +190,10 @@ class AgentLoop(OneRun):
         self._winding = False
         self._failure: Failed | None = None
         self._turn_is_new = False
-        self._telling_memory = False
         self._inputs: deque[str] = deque()
         self.changes: deque[SymbolicChange] = deque()
         self._known_errors = self.symbolics.error_count
         self._unsubscribe: Callable[[], object] | None = None
-        self._writers: dict[int, str] = {}
         self._usage: dict[str, int] = {}
         self._retrievals: list[str] = []
 
@@ -360,7 +371,7 @@ class AgentLoop(OneRun):
             else:
                 order = effect
         if after.phase in (Phase.DONE, Phase.FAILED):
-            self._record.closed(self._make_result())
+            self._record.closed(self._make_result(self._state))
         return order
 
     async def _settle(self) -> None:
@@ -495,9 +506,9 @@ class AgentLoop(OneRun):
         return ChecksReported(report.all_passed, report.evidence)
 
     async def _record_outcome(self) -> Event:
-        closing, graph = self._state.closing, self._options.graph
+        closing = self._state.closing
         assert closing is not None
-        assert graph is not None
+        assert self._memory is not None
         outcome = RunOutcome(
             run_id=self.run_id,
             node=self.context.node,
@@ -508,44 +519,11 @@ class AgentLoop(OneRun):
             retry_count=self._state.retry_count,
             retrieval_ids=tuple(self._retrievals),
         )
-        self._telling_memory = True
-        try:
-            done = await graph.record_outcome(outcome)
-        except Exception as error:
-            fatal = graph.strict and closing.reason != "aborted"
-            text = self._ingress.redact_text(message_of(error))
-            self._record.fact("outcome_written", {"failure": text, "fatal": fatal})
-            if fatal:
-                self._failure = self._failure or Failed("graph", error)
-                return OutcomeRecorded(text)
-            self._complain("graph", error)
-            return OutcomeRecorded()
-        finally:
-            self._telling_memory = False
-        self._record.fact("outcome_written", {"result": dict(done)})
-        if problem := done.get("problem"):
-            self._complain("graph", RuntimeError(str(problem)))
-        return OutcomeRecorded()
-
-    async def _write_fact(self, frame: Frame) -> None:
-        graph = self._options.graph
-        assert graph is not None
-        assert frame.seq is not None
-        content = frame.content
-        try:
-            await graph.fact(
-                content["name"],
-                content["value"],
-                op=content["op"],
-                by=self._writers.get(frame.seq, "developer"),
-                iteration=self._state.iteration,
-                cause=f"{self.run_id}/{frame.seq}",
-            )
-        except Exception as error:
-            if graph.strict:
-                self._output.forget_memory()
-            self._complain("graph", error, fatal=graph.strict, once_per=str(content["name"]))
-        self._writers.pop(frame.seq, None)
+        event = await self._memory.write_outcome(self._state, outcome)
+        self._failure = self._failure or self._memory.failure
+        if self._memory.sealed:
+            self.changes.clear()  # the record is closed: what changed meanwhile came too late
+        return event
 
     # ----------------------------------------------------------------------------- symbolics
 
@@ -562,8 +540,8 @@ class AgentLoop(OneRun):
                 content = self._ingress.shown(Frame(SYMBOLIC_ASSERTED, content)).content
             self._record.fact("symbolic", {**content, "by": change.by})
             self._output.stage(SYMBOLIC_ASSERTED, content)
-            if self._options.graph is not None:
-                self._writers[self._record.out.count] = change.by
+            if self._memory is not None:
+                self._memory.note_writer(self._record.out.count, change.by)
         raised = self.symbolics.error_count - self._known_errors
         if raised:
             self._known_errors += raised
@@ -618,7 +596,7 @@ class AgentLoop(OneRun):
         if not self.has_ended() and (self._state.phase is not Phase.RECORDING or self._failure is not None):
             self._step(self._ending())
         if self._state.phase is Phase.RECORDING:
-            if self._telling_memory:
+            if self._memory is not None and self._memory.telling:
                 return  # what was abandoned is at it: `_close` says that it came too late
             await self.commit()
             self._step(await self._record_outcome())
@@ -653,10 +631,10 @@ class AgentLoop(OneRun):
         self._output.publish_now()
         if self._unsubscribe is not None:
             self._unsubscribe()
-        self._finish(self._make_result())
+        self._finish(self._make_result(self._state))
 
-    def _make_result(self) -> LoopResult:
-        state, closing = self._state, self._state.closing
+    def _make_result(self, state: CycleState) -> LoopResult:
+        closing = state.closing
         assert closing is not None
         return LoopResult(
             status=closing.status,

@@ -23,6 +23,7 @@ class Complaints:
 
     Attributes:
         warnings: What could not be shown as a frame any more.
+        cycle: Returns the current iteration.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Complaints:
         record: RunRecord,
         show_tracebacks: bool,
     ) -> None:
-        self._run_id, self._cycle = run_id, cycle
+        self._run_id, self.cycle = run_id, cycle
         self._ingress, self._record, self._show_tracebacks = ingress, record, show_tracebacks
         self._told: set[tuple[str, str, str]] = set()
         self.warnings: list[str] = []
@@ -76,5 +77,5 @@ class Complaints:
 
     def content(self, phase: str, error: BaseException, *, fatal: bool) -> dict[str, Any]:
         """Return the content of the ERROR frame that tells of it."""
-        content = error_content(phase, error, fatal=fatal, iteration=self._cycle())
+        content = error_content(phase, error, fatal=fatal, iteration=self.cycle())
         return {**content, "message": self._ingress.redact_text(content["message"])}

@@ -54,6 +54,12 @@ class OutDigest:
         self._hash = hashlib.sha256()
         self._waiting: list[str] = []
 
+    def copy(self) -> OutDigest:
+        """Return a digest that goes on from here."""
+        twin = OutDigest()
+        twin.count, twin._hash, twin._waiting = self.count, self._hash.copy(), self._waiting[:]
+        return twin
+
     def add(self, frame_type: str, content: Mapping[str, Any]) -> None:
         """Count a frame."""
         self.count += 1
@@ -101,6 +107,13 @@ class RunRecord:
         #: The last entry stands; what comes from something that was abandoned is too late.
         self._closed = False
         self.out = OutDigest()
+
+    def copy(self) -> RunRecord:
+        """Return a record that goes on from here; of the two only one may be committed."""
+        twin = RunRecord(None if self._recorder is None else self._recorder.copy(), sync=self._sync)
+        twin._batch, twin._steps, twin.out = self._batch[:], self._steps, self.out.copy()
+        twin._role, twin._turn, twin._closed = self._role, self._turn, self._closed
+        return twin
 
     def off(self) -> None:
         """Record nothing any more: the store has failed."""

@@ -84,7 +84,8 @@ class Store:
         self._broken: str | None = None
         self._depth = self._reading = 0
         self._failure: tuple[ErrorCode, str] | None = None
-        self._harden = False
+        #: The open transaction survives power loss by itself; something in it asked for that.
+        self._synced = self._harden = False
         self._snapshot_due = 0
         self._touched_text = False
 
@@ -222,12 +223,13 @@ class Store:
             if self._broken is not None:
                 raise IntegrityBroken(self._broken)
             if self._depth == 0:
+                self._synced = sync
                 if self._db.begin(sync=sync):
                     self._forget()
                     if self._lock_file is None and (pid := owner(self.path)) is not None:
                         self._db.rollback()
                         raise LockHeld(f"{self.path} is owned by process {pid} ({self.path}.lock)")
-            elif sync:
+            elif sync and not self._synced:
                 self._harden = True
             self._depth += 1
         except BaseException:
