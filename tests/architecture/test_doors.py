@@ -20,6 +20,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "msgspec": ("agentloop.", "adapters.", "graphstate."),
     "apsw": ("graphstate.store.db",),
     "jsonschema": ("agentloop.tasks.file", "agentloop.tools", "agentloop.verdict"),
+    "referencing": ("agentloop.tools",),
     "rich": ("agentloop.cli.",),
     "openai": ("adapters.openai.",),
     "httpx2": ("adapters.openai.",),
@@ -32,11 +33,12 @@ DOORS: dict[str, tuple[str, ...]] = {
 
 #: These are slow to import or optional, so a module names them inside the function that uses
 #: them, unless it is itself imported late.
-LATE = {"apsw", "jsonschema", "rich", "openai", "httpx2", "aiostream", "asyncio"}
+LATE = {"apsw", "jsonschema", "referencing", "rich", "openai", "httpx2", "aiostream", "asyncio"}
 IMPORTED_LATE = {"agentloop.streams.operators", "agentloop.cli.live"}
 
-#: Foreign packages that come with another one: the client sits on it and raises its errors.
-COMES_WITH = {"httpx2": "openai"}
+#: Foreign packages that come with another one: the client sits on it and raises its errors; the
+#: validators take their references from it.
+COMES_WITH = {"httpx2": "openai", "referencing": "jsonschema"}
 
 
 def foreign(module: Module) -> Iterator[tuple[ast.stmt, str]]:
