@@ -85,7 +85,9 @@ def test_a_signal_before_the_run_leaves_nothing_begun(
 ) -> None:
     task = write_task(tmp_path / "task", ())
     (task / "slow.py").write_text(
-        f"import os, time\nopen({str(children.path)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)\n",
+        # Closed by a statement: an exception raised while an object is finalized is swallowed.
+        f"import os, time\nwith open({str(children.path)!r}, 'w') as out:\n    out.write(str(os.getpid()))\n"
+        "time.sleep(600)\n",
         "utf-8",
     )
     text = (task / "task.toml").read_text("utf-8")
