@@ -73,7 +73,7 @@ from agentloop.tools import ToolAdapterWrapper
 from agentloop.verdict import as_evaluator_result
 
 if TYPE_CHECKING:
-    from agentloop.redact import Redactor
+    pass
 
 __all__ = ("AgentLoop",)
 
@@ -141,8 +141,8 @@ class AgentLoop(OneRun):
         )
         self._state = self._before = CycleState()
         self._trace = ToolTrace(options.tool_trace_scope)
-        self._ingress = Ingress(_redactor(options))
         ledger = options.ledger
+        self._ingress = Ingress(options.redactor, kept=ledger is not None or options.graph is not None)
         recorder = None if ledger is None else Recorder(ledger, self.run_id, options.clock)
         self._record = RunRecord(recorder, sync=options.durability == "power")
         self._complain = Complaints(
@@ -150,7 +150,6 @@ class AgentLoop(OneRun):
             lambda: self._state.iteration,
             ingress=self._ingress,
             record=self._record,
-            show_tracebacks=options.redactor is None,
         )
         self._memory: MemoryWriter | None = None
         if options.graph is not None:
@@ -662,15 +661,6 @@ def _new_run_id(options: LoopOptions) -> str:
 def _given(option: Callable[..., Any] | None) -> Callable[..., Any]:
     assert option is not None, "LoopOptions has checked that it is there"
     return option
-
-
-def _redactor(options: LoopOptions) -> Redactor | None:
-    if options.redactor is None and (options.ledger is not None or options.graph is not None):
-        # What is kept is kept for long: by default nothing that looks like a key gets there.
-        from agentloop.redact import Redactor
-
-        return Redactor()
-    return options.redactor
 
 
 def _checks(options: LoopOptions, symbolics: SymbolicState) -> Callable[..., Any] | None:

@@ -33,10 +33,9 @@ class Complaints:
         *,
         ingress: Ingress,
         record: RunRecord,
-        show_tracebacks: bool,
     ) -> None:
         self._run_id, self.cycle = run_id, cycle
-        self._ingress, self._record, self._show_tracebacks = ingress, record, show_tracebacks
+        self._ingress, self._record = ingress, record
         self._told: set[tuple[str, str, str]] = set()
         self.warnings: list[str] = []
         #: Set by the driver as soon as there is one.
@@ -71,9 +70,9 @@ class Complaints:
 
     def log(self, text: str, error: BaseException | None = None) -> None:
         """Write a log record; a handler that is broken breaks nothing else."""
-        # A traceback may quote a secret, so where there are any it is left out.
+        # A traceback may quote a secret, so where secrets are hidden it is left out.
         with suppress(Exception):
-            _log.warning("run %s: %s", self._run_id, text, exc_info=error if self._show_tracebacks else None)
+            _log.warning("run %s: %s", self._run_id, text, exc_info=None if self._ingress.hides else error)
 
     def content(self, phase: str, error: BaseException, *, fatal: bool) -> dict[str, Any]:
         """Return the content of the ERROR frame that tells of it."""

@@ -23,10 +23,23 @@ class Ingress:
 
     __slots__ = ("_half", "_redactor", "_stream")
 
-    def __init__(self, redactor: Redactor | None) -> None:
+    def __init__(self, redactor: Redactor | None, *, kept: bool) -> None:
+        """Make the way in of a run; one that is kept has a redactor in any case.
+
+        What is kept is kept for long: by default nothing that looks like a key gets there.
+        """
+        if redactor is None and kept:
+            from agentloop.redact import Redactor
+
+            redactor = Redactor()
         self._redactor = redactor
         self._half = ""
         self._stream = redactor.stream() if redactor is not None else None
+
+    @property
+    def hides(self) -> bool:
+        """Whether anything is looked for that must not be shown."""
+        return self._redactor is not None
 
     def begin(self) -> None:
         """Forget what a turn that was cut left behind."""

@@ -114,7 +114,8 @@ class LoopingAgentLoop(OneRun):
         clock = options.clock or SystemClock()
         self.symbolics: SymbolicState = _shared_state(self._inner_options)
         self.run_id = options.run_id or RunIds(clock)()
-        self._ingress = Ingress(self._inner_options.get("redactor"))
+        kept = options.ledger is not None or self._inner_options.get("graph") is not None
+        self._ingress = Ingress(self._inner_options.get("redactor"), kept=kept)
         self._recorder = Recorder(options.ledger, self.run_id, clock)
         self._steps = 0
         self._nodes = _Nodes(options.node_provider)

@@ -13,6 +13,7 @@ from agentloop import (
     AgentLoop,
     Frame,
     LoopResult,
+    MemoryLedgerStore,
     NodeStatus,
     ScriptedAdapter,
     create_agent_loop,
@@ -408,3 +409,15 @@ def test_the_rules_of_the_rounds_are_total() -> None:
                     continue
                 assert phase not in (RoundPhase.DONE, RoundPhase.FAILED)
                 assert (after.ending is not None) == (after.phase in (RoundPhase.DONE, RoundPhase.FAILED))
+
+
+async def test_a_kept_run_of_loops_hides_keys_by_default_too() -> None:
+    key = "sk-" + "proj1234567890abcdefgh"
+    store = MemoryLedgerStore()
+    loop = looping(ledger=store, run_id="R", labels={"note": key}, node_provider=[{"id": "n", "hint": key}])
+
+    await loop.run()
+
+    kept = b"".join(entry.body for run in ("R", "R/1") for entry in store.read(run))
+    assert b"[redacted]" in kept
+    assert key.encode() not in kept
