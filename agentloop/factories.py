@@ -78,8 +78,11 @@ def create_looping_agent_loop(
             goes to every inner loop.
 
     Raises:
+        AgentLoopConfigError: An adapter, a prompt builder or the parser is missing.
         TypeError: An option is unknown or has the wrong type.
         ValueError: A number is out of range.
+
+    What a factory of your own is given is checked by that factory, when it is called.
     """
     factory = inner_loop_factory or create_agent_loop
     outer = {name: options.pop(name) for name in _OUTER if name in options}
@@ -88,4 +91,6 @@ def create_looping_agent_loop(
     check_count("max_iterations", outer.get("max_iterations", 10), 0)
     if inner_max_iterations is not None:
         options["max_iterations"] = inner_max_iterations
+    if inner_loop_factory is None:
+        LoopOptions(**options)  # raises now what every inner loop would raise later
     return LoopingAgentLoop(LoopingOptions(inner_loop_factory=factory, inner_options=options, **outer))

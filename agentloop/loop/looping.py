@@ -9,9 +9,11 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Protocol, cast
 
 import anyio
+import anyio.to_thread
 import msgspec
 from anyio.abc import TaskGroup
 
@@ -88,6 +90,12 @@ class LoopingOptions(msgspec.Struct, frozen=True, kw_only=True):
     labels: Mapping[str, Any] | None = None
     clock: Clock | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("inner_loop_factory", "should_continue", "on_progress"):
+            value = getattr(self, name)
+            if value is not None and not callable(value):
+                raise TypeError(f"{name} must be callable, not {type(value).__name__}")
+
 
 class LoopingAgentLoop(OneRun):
     """Inner loops one after another, as one duplex; see `create_looping_agent_loop`.
@@ -107,16 +115,18 @@ class LoopingAgentLoop(OneRun):
             protect_terminal=options.protect_terminal,
             reserve=6,  # the last frames of an inner loop, and then our own
         )
-        super().__init__(buffer, raise_errors=options.raise_errors, grace_ms=5_000)
+        inner = self._inner_options = dict(options.inner_options)
+        grace_ms = inner.get("cleanup_timeout_ms", 5_000)
+        super().__init__(buffer, raise_errors=options.raise_errors, grace_ms=grace_ms)
         buffer.sink.on_abort(lambda error: self.abort("output_aborted"))
         self._options = options
-        self._inner_options = dict(options.inner_options)
         clock = options.clock or SystemClock()
-        self.symbolics: SymbolicState = _shared_state(self._inner_options)
+        self.symbolics: SymbolicState = _shared_state(inner)
         self.run_id = options.run_id or RunIds(clock)()
-        kept = options.ledger is not None or self._inner_options.get("graph") is not None
-        self._ingress = Ingress(self._inner_options.get("redactor"), kept=kept)
+        kept = options.ledger is not None or inner.get("graph") is not None
+        self._ingress = Ingress(inner.get("redactor"), kept=kept)
         self._recorder = Recorder(options.ledger, self.run_id, clock)
+        self._sync = inner.get("durability", "power") == "power"
         self._steps = 0
         self._nodes = _Nodes(options.node_provider)
         self._config = RoundsConfig(
@@ -300,7 +310,7 @@ class LoopingAgentLoop(OneRun):
             closed = {"status": result.status.value, "reason": result.reason, "iterations": len(self.results)}
             self._record("run.closed", closed)
         try:
-            self._commit()
+            await self._commit()
         except Failed:
             self._state = before  # what is not on record is neither published nor true
             raise
@@ -370,10 +380,15 @@ class LoopingAgentLoop(OneRun):
     def _record(self, kind: str, data: Mapping[str, Any]) -> None:
         self._recorder.record(kind, data)
 
-    def _commit(self) -> None:
-        # Once per inner loop, beside its many: not worth a hop to a worker.
+    async def _commit(self) -> None:
+        flush = partial(self._recorder.flush, sync=self._sync)
         try:
-            self._recorder.flush(sync=True)
+            if self._sync and self._recorder.blocking:
+                # Shielded: a decision that was made and not told would be lost by a cancellation.
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(flush)
+            else:
+                flush()
         except Exception as error:
             self._recorder = Recorder(None, self.run_id, SystemClock())
             raise Failed("ledger", error) from error

@@ -15,6 +15,7 @@ from agentloop import (
     create_symbolic_state,
     options_from_camel,
 )
+from agentloop.loop.options import LoopOptions
 from tests.agentloop.loop.scenes import call, loop_options, make_loop, more, play, play_out, story, yes
 
 REQUIRED = (
@@ -248,6 +249,34 @@ async def test_declared_names_bind_the_inner_loops_of_a_looping_loop() -> None:
     frames = await play(loop)
     assert loop.symbolics.get_all() == {}
     assert "ERROR" in story(frames)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "error"),
+    [
+        ("agent_adapter", None, AgentLoopConfigError),
+        ("max_retries", True, TypeError),
+        ("inner_max_iterations", -1, ValueError),
+        ("max_iterations", -1, ValueError),
+        ("cleanup_timeout_ms", 0, ValueError),
+        ("max_buffered_output_frames", 0, ValueError),
+        ("should_continue", True, TypeError),
+        ("on_progress", [], TypeError),
+        ("inner_loop_factory", 5, TypeError),
+        ("node_provider", 5, TypeError),
+    ],
+)
+def test_a_looping_loop_checks_what_it_hands_on_at_construction(
+    option: str, value: object, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        create_looping_agent_loop(**loop_options(["a"], [yes()], **{option: value}))
+
+
+def test_by_default_no_turn_and_no_tool_may_take_for_ever() -> None:
+    complete = LoopOptions(**loop_options(["a"], [yes()]))
+    assert (complete.turn_timeout_ms, complete.tool_timeout_ms) == (600_000, 30_000)
+    assert complete.cleanup_timeout_ms == 5_000
 
 
 @pytest.mark.anyio

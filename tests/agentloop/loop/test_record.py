@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -619,22 +620,39 @@ async def test_odd_texts_of_callbacks_never_break_the_record() -> None:
             json.dumps(frame.content).encode()
 
 
+class Blocking(MemoryLedgerStore):
+    """Remembers on which threads it was called, and what it was asked to sync."""
+
+    blocking = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: set[int] = set()
+        self.synced: set[bool] = set()
+
+    def append(self, *arguments: Any, **options: Any) -> Any:
+        self.threads.add(threading.get_ident())
+        self.synced.add(options["sync"])
+        return super().append(*arguments, **options)
+
+
 async def test_a_blocking_store_is_called_in_a_worker() -> None:
-    import threading
-
-    threads: set[int] = set()
-
-    class Blocking(MemoryLedgerStore):
-        blocking = True
-
-        def append(self, *arguments: Any, **options: Any) -> Any:
-            threads.add(threading.get_ident())
-            return super().append(*arguments, **options)
-
     store = Blocking()
     _, frames = await play_out(["a"], [yes()], ledger=store, run_id="r")
-    assert threading.get_ident() not in threads
+    assert threading.get_ident() not in store.threads
     checked(store, frames)
+
+
+@pytest.mark.parametrize("durability", ["power", "process"])
+async def test_a_looping_run_waits_for_no_disk_on_the_event_loop(durability: str) -> None:
+    store = Blocking()
+    loop = create_looping_agent_loop(
+        **loop_options(["a"], [yes()]), ledger=store, run_id="r", durability=durability
+    )
+    await play(loop)
+    assert replay(store, "r").ok
+    assert store.synced == {durability == "power"}
+    assert (threading.get_ident() in store.threads) is (durability == "process")
 
 
 async def test_cancelling_during_a_commit_leaves_a_whole_ledger() -> None:
