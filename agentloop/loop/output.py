@@ -62,6 +62,7 @@ class Output:
         "_staged",
         "_tapped",
         "_taps",
+        "blocks",
         "ended",
         "lost",
     )
@@ -84,6 +85,8 @@ class Output:
         self._publishing = False
         self._free: anyio.Event | None = None
         self._hurried = False
+        #: A full buffer makes its writer wait, and `room` whoever reads what is to be written.
+        self.blocks = buffer.statistics().strategy == "block"
         #: Frames that no reader made room for before the run was cut.
         self.lost = 0
         #: A terminal frame has been staged: no further ERROR may follow.
@@ -125,6 +128,10 @@ class Output:
                 if self._free is not None:
                     self._free.set()
                     self._free = None
+
+    async def room(self) -> None:
+        """Return when the buffer has room, or nobody reads it any more."""
+        await self._buffer.ready()
 
     async def _publish_first(self) -> None:
         frame = self._staged[0]

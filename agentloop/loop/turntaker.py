@@ -174,6 +174,8 @@ class TurnTaker:
                         return
             if changes:
                 await self._run.settle_changes()
+            if self._output.blocks:
+                await self._output.room()
         for frame in ingress.rest():
             await self._take_frame(frame, turn, work)
 
