@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, ParamSpec
+from typing import TYPE_CHECKING, Any, Final, ParamSpec
 
 import msgspec
 
 from agentloop.loop.agent import AgentLoop
-from agentloop.loop.looping import LoopingAgentLoop, LoopingOptions
 from agentloop.loop.options import LoopOptions, check_count
+
+if TYPE_CHECKING:
+    from agentloop.loop.looping import LoopingAgentLoop
 
 __all__ = ("create_agent_loop", "create_looping_agent_loop")
 
@@ -55,10 +57,6 @@ def create_agent_loop(**options: Any) -> AgentLoop:
     return AgentLoop(LoopOptions(**options))
 
 
-#: Outer options that have their own meaning here, and are not handed to inner loops.
-_OUTER: Final = tuple(name for name in _names(LoopingOptions) if name != "inner_options")
-
-
 def create_looping_agent_loop(
     *,
     inner_loop_factory: Callable[..., Any] | None = None,
@@ -84,10 +82,15 @@ def create_looping_agent_loop(
 
     What a factory of your own is given is checked by that factory, when it is called.
     """
+    # A run of one loop, which is what most are, does not pay for this.
+    from agentloop.loop.looping import LoopingAgentLoop, LoopingOptions
+
     factory = inner_loop_factory or create_agent_loop
-    outer = {name: options.pop(name) for name in _OUTER if name in options}
+    # Outer options have their own meaning here, and are not handed to inner loops.
+    known = tuple(name for name in _names(LoopingOptions) if name != "inner_options")
+    outer = {name: options.pop(name) for name in known if name in options}
     if inner_loop_factory is None:
-        _refuse_unknown("create_looping_agent_loop", options, _LOOP + _OUTER)
+        _refuse_unknown("create_looping_agent_loop", options, _LOOP + known)
     check_count("max_iterations", outer.get("max_iterations", 10), 0)
     if inner_max_iterations is not None:
         options["max_iterations"] = inner_max_iterations

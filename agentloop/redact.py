@@ -12,7 +12,7 @@ import base64
 import os
 import re
 from collections.abc import Iterable, Mapping
-from urllib.parse import quote, quote_plus
+from functools import cache
 
 from agentloop._canonical import MAX_DEPTH, Json, NotJson, encode_text
 
@@ -91,7 +91,7 @@ _LEADS = (
 _BEARER, _BASIC, _HEADER, _URL = _LEADS
 
 # What a named group matches stays.
-_SHAPES = re.compile(
+_SHAPES = (
     r"\bsk-(?=[A-Za-z_-]{0,60}[0-9])[A-Za-z0-9_-]{16,}"
     r"|\b[srp]k_(?:live|test)_[A-Za-z0-9]{10,}"
     r"|\bgh[opsur]_[A-Za-z0-9]{20,}"
@@ -105,31 +105,34 @@ _SHAPES = re.compile(
     rf"|{_BASIC}[A-Za-z0-9+/]{{8,}}=*"
     rf"""|{_HEADER}[^\s\\"',]{{8,}}"""
     rf"""|{_URL}(?:[^\s/@:"']*:[^\s/@"']+|[^\s/@:"']{{16,}})(?=@)"""
-    r"|-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?:.*?-----END [A-Z0-9 ]*PRIVATE KEY-----|.*)",
-    re.DOTALL,
+    r"|-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?:.*?-----END [A-Z0-9 ]*PRIVATE KEY-----|.*)"
 )
-_LEAD = re.compile("|".join(_LEADS))
-_MARKER = re.compile(
-    r"\b(?:sk-|[srp]k_(?:live|test)_|gh[opsur]_|github_pat_|glpat-|A[KS]IA|xox[abeoprs]-|AIza|hf_)"
-)
-_KEY_BEGIN = re.compile("-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
-_KEY_END = re.compile("-----END [A-Z0-9 ]*PRIVATE KEY-----")
+_MARKER = r"\b(?:sk-|[srp]k_(?:live|test)_|gh[opsur]_|github_pat_|glpat-|A[KS]IA|xox[abeoprs]-|AIza|hf_)"
+_KEY_BEGIN, _KEY_END = (f"-----{word} [A-Z0-9 ]*PRIVATE KEY-----" for word in ("BEGIN", "END"))
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compile on use: most texts hold nothing that has to be looked at twice."""
+    return re.compile(pattern, re.DOTALL)
+
+
 _TOKEN = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
 
 def _open_shape(text: str) -> int:
     """Return where a shape begins that more text could complete or lengthen, else the length."""
     end = len(text)
-    marker = _MARKER.search(text, len(text.rstrip(_TOKEN)))
+    marker = _compiled(_MARKER).search(text, len(text.rstrip(_TOKEN)))
     start = marker.start() if marker else end
     word = 1 + max(text.rfind(" "), text.rfind("\n"), text.rfind("\t"), text.rfind("\r"))
-    for lead in _LEAD.finditer(text, max(0, word - _CONTEXT)):
+    for lead in _compiled("|".join(_LEADS)).finditer(text, max(0, word - _CONTEXT)):
         follows = text[lead.end() :] if lead.end() >= word else ""
         if follows and not (lead.lastgroup == "url" and ("/" in follows or "@" in follows)):
             start = min(start, lead.end())
             break
     key = text.rfind("-----BEGIN ")
-    if key >= 0 and _KEY_BEGIN.match(text, key) and not _KEY_END.search(text, key):
+    if key >= 0 and _compiled(_KEY_BEGIN).match(text, key) and not _compiled(_KEY_END).search(text, key):
         start = min(start, key)
     return start
 
@@ -149,6 +152,8 @@ def _base64_forms(secret: bytes) -> Iterable[str]:
 
 def _forms(secret: str) -> set[str]:
     raw = secret.encode("utf-8", "surrogatepass")
+    from urllib.parse import quote, quote_plus
+
     percent = quote(raw, safe="")
     lower = re.sub("%..", lambda match: match[0].lower(), percent)
     escaped = encode_text(secret.encode("utf-8", "replace").decode())[1:-1]
@@ -250,7 +255,7 @@ class Redactor:
         if ended and (cut := self._open_secret(text)) >= MIN_SECRET:
             found.append((len(text) - cut, len(text)))
         if self._patterns:
-            for match in _SHAPES.finditer(text):
+            for match in _compiled(_SHAPES).finditer(text):
                 found.append((match.end(match.lastgroup) if match.lastgroup else match.start(), match.end()))
         spans: list[tuple[int, int]] = []
         for start, end in sorted(found):

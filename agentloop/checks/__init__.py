@@ -2,13 +2,11 @@
 
 from agentloop.checks.default import DefaultChecks, as_check_report, create_default_deterministic_checks
 from agentloop.checks.kinds import CHECKS
-from agentloop.checks.patterns import Pattern
 from agentloop.checks.trace import ToolTrace, TraceScope, tool_trace_view, trace_entry
 
 __all__ = (
     "CHECKS",
     "DefaultChecks",
-    "Pattern",
     "ToolTrace",
     "TraceScope",
     "as_check_report",

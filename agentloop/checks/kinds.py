@@ -11,13 +11,15 @@ import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agentloop._canonical import NotJson, decode
 from agentloop.checks.files import Unreachable, Workspace, has_magic
-from agentloop.checks.patterns import Pattern
 from agentloop.checks.trace import Call, read_integer, read_trace
 from agentloop.symbolic import SymbolicState, same_value
+
+if TYPE_CHECKING:
+    from agentloop.checks.patterns import Pattern
 
 __all__ = ("CHECKS", "Answer", "Check", "Malformed", "Scene")
 
@@ -238,6 +240,12 @@ def _stdout_contains(text: str, scene: Scene, tool: str | None) -> Answer:
     return _in_stdout(lambda stdout: text in stdout, scene, tool)
 
 
+def _pattern(argument: str) -> Pattern:
+    from agentloop.checks.patterns import Pattern  # few lists have one, and it takes a while to import
+
+    return Pattern(argument)
+
+
 def _stdout_matches(pattern: Pattern, scene: Scene, tool: str | None) -> Answer:
     return _in_stdout(pattern.search, scene, tool)
 
@@ -294,7 +302,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         "exit_code": Check(read=_integer, ask=_exit_code, scoped=True),
         "last_exit_code": Check(read=_integer, ask=_last_exit_code, scoped=True),
         "stdout_contains": Check(read=_lines, ask=_stdout_contains, scoped=True),
-        "stdout_matches": Check(read=Pattern, ask=_stdout_matches, scoped=True, blocking=lambda _: True),
+        "stdout_matches": Check(read=_pattern, ask=_stdout_matches, scoped=True, blocking=lambda _: True),
         "symbolic": Check(read=_name_and_value, ask=_symbolic),
     }
 )

@@ -18,7 +18,7 @@ import msgspec
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
-from agentloop.checks import DefaultChecks, as_check_report, create_default_deterministic_checks
+from agentloop.checks.default import DefaultChecks, as_check_report, create_default_deterministic_checks
 from agentloop.checks.trace import ToolTrace
 from agentloop.determinism import CounterIds, RunIds
 from agentloop.errors import SymbolicRefused, TurnError, TurnTimeout
@@ -59,7 +59,6 @@ from agentloop.loop.cycle import (
 from agentloop.loop.failures import Failed, Stopped, message_of, signal_of
 from agentloop.loop.ingress import Ingress
 from agentloop.loop.lifecycle import OneRun
-from agentloop.loop.memory import MemoryWriter
 from agentloop.loop.options import LoopOptions
 from agentloop.loop.output import Output
 from agentloop.loop.record import RunRecord
@@ -73,7 +72,7 @@ from agentloop.tools import ToolAdapterWrapper
 from agentloop.verdict import as_evaluator_result
 
 if TYPE_CHECKING:
-    pass
+    from agentloop.loop.memory import MemoryWriter
 
 __all__ = ("AgentLoop",)
 
@@ -106,6 +105,9 @@ class AgentLoop(OneRun):
         )
         super().__init__(buffer, raise_errors=options.raise_errors, grace_ms=options.cleanup_timeout_ms)
         buffer.sink.on_abort(lambda error: self.abort("output_aborted"))
+        #: What sinks raised that were detached from the source, not told yet.
+        self._detached: deque[Exception] = deque()
+        buffer.source.on_detach(self._detached.append)
         self._options = options
         self.run_id = options.run_id or _new_run_id(options)
         runtime, given, node, extra = read_context(options.context)
@@ -153,6 +155,8 @@ class AgentLoop(OneRun):
         )
         self._memory: MemoryWriter | None = None
         if options.graph is not None:
+            from agentloop.loop.memory import MemoryWriter
+
             self._memory = MemoryWriter(
                 options.graph,
                 self.run_id,
@@ -527,7 +531,9 @@ class AgentLoop(OneRun):
     # ----------------------------------------------------------------------------- symbolics
 
     def _note_changes(self) -> None:
-        """Put the changes of facts so far on record and stage their frames."""
+        """Put on record what others did meanwhile, changes of facts above all, and stage its frames."""
+        while self._detached:
+            self._complain("sink", self._detached.popleft())
         if not self.changes:
             return
         while self.changes:

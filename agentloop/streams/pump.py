@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeAlias
 
 import anyio
 
@@ -13,9 +13,21 @@ from agentloop.ports import Sink
 from agentloop.streams.queue import BURST, AbortHook
 from agentloop.streams.tasks import OwnedTasks
 
-__all__ = ("Pipe", "PipeOwner", "Pumpable", "pump", "source_owner", "when_aborted")
+__all__ = (
+    "DetachHook",
+    "Pipe",
+    "PipeOwner",
+    "Pumpable",
+    "log_detached",
+    "pump",
+    "source_owner",
+    "when_aborted",
+)
 
 _log = logging.getLogger(__name__)
+
+#: Is told, synchronously, what a sink raised that was detached for it.
+DetachHook: TypeAlias = Callable[[Exception], object]
 
 
 class PipeOwner(Protocol):
@@ -50,7 +62,7 @@ def when_aborted(sink: Sink, hook: AbortHook) -> Callable[[], object]:
 
 
 async def pump(
-    source: Pumpable, sink: Sink, *, end: bool = True, detach: bool = False
+    source: Pumpable, sink: Sink, *, end: bool = True, detach: DetachHook | None = None
 ) -> BaseException | None:
     """Move every frame, pass on how it ended, and return the error that ended it, if one did.
 
@@ -61,7 +73,7 @@ async def pump(
         source: Claimed by the caller.
         sink: Its end or abort aborts the source.
         end: Whether a normal end is passed on.
-        detach: Give the source back if the sink raises, instead of aborting it.
+        detach: If the sink raises, give the source back and tell this, instead of aborting it.
     """
     left: list[BaseException | None] = []
 
@@ -95,8 +107,9 @@ async def pump(
         source.abort(error.__cause__)
         return error
     except Exception as error:
-        if detach:
+        if detach is not None:
             source.release()
+            detach(error)
             return error
         source.abort(error)
         sink.end(error)
@@ -116,7 +129,7 @@ class Pipe:
 
     __slots__ = ("_detach", "_end", "_sink", "_source", "_started")
 
-    def __init__(self, source: Pumpable, sink: Sink, *, end: bool, detach: bool) -> None:
+    def __init__(self, source: Pumpable, sink: Sink, *, end: bool, detach: DetachHook | None) -> None:
         self._source, self._sink, self._end, self._detach = source, sink, end, detach
         self._started = False
 
@@ -127,9 +140,12 @@ class Pipe:
             owner.start_soon(self._run)
 
     async def _run(self) -> None:
-        error = await pump(self._source, self._sink, end=self._end, detach=self._detach)
-        if self._detach and error is not None and not isinstance(error, (StreamAborted, StreamEnded)):
-            _log.error("a sink failed and was detached from its source: %r", error, exc_info=error)
+        await pump(self._source, self._sink, end=self._end, detach=self._detach)
+
+
+def log_detached(error: Exception) -> None:
+    """Write to the log that a sink failed and was detached from its source."""
+    _log.error("a sink failed and was detached from its source: %r", error, exc_info=error)
 
 
 class _Owned(Protocol):

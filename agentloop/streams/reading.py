@@ -15,7 +15,7 @@ import anyio
 
 from agentloop.errors import StreamBusy
 from agentloop.ports import FrameStats, Sink, Source
-from agentloop.streams.pump import Pipe, PipeOwner
+from agentloop.streams.pump import DetachHook, Pipe, PipeOwner, log_detached
 
 __all__ = ("Readable", "claimed")
 
@@ -26,12 +26,13 @@ S = TypeVar("S", bound=Sink)
 class Readable(ABC, Generic[T_co]):
     """The base of all sources. It is its own iterator, so leaving a loop early loses nothing."""
 
-    __slots__ = ("__weakref__", "_claimed", "_owner", "_pipe")
+    __slots__ = ("__weakref__", "_claimed", "_detached", "_owner", "_pipe")
 
     def __init__(self) -> None:
         self._owner: PipeOwner | None = None
         self._pipe: Pipe | None = None
         self._claimed = False
+        self._detached: DetachHook = log_detached
 
     @property
     @abstractmethod
@@ -103,7 +104,7 @@ class Readable(ABC, Generic[T_co]):
             sink: Gets every frame; a through to go on from.
             end: Whether a normal end is passed on. An error end always is.
             on_error: What an exception from the sink does: ``abort`` aborts the source with
-                it, ``detach`` drops the pipe, logs, and lets the source go on alone. A sink
+                it, ``detach`` drops the pipe, logs it, and lets the source go on alone. A sink
                 that was ended or aborted always aborts the source.
 
         Raises:
@@ -113,7 +114,7 @@ class Readable(ABC, Generic[T_co]):
         if on_error not in ("abort", "detach"):
             raise ValueError(f"on_error is 'abort' or 'detach', not {on_error!r}")
         self.claim()
-        self._pipe = Pipe(self, sink, end=end, detach=on_error == "detach")
+        self._pipe = Pipe(self, sink, end=end, detach=self._detached if on_error == "detach" else None)
         if self._owner is not None:
             self._pipe.start(self._owner)
         return sink
@@ -127,6 +128,10 @@ class Readable(ABC, Generic[T_co]):
         self._owner = owner
         if self._pipe is not None:
             self._pipe.start(owner)
+
+    def on_detach(self, hook: DetachHook, /) -> None:
+        """Have a hook told of sinks that are detached from now on, instead of the log."""
+        self._detached = hook
 
     def check_free(self) -> None:
         """Raise StreamBusy if a pipe or a combinator has the source."""
