@@ -332,14 +332,19 @@ class AgentLoop(OneRun):
             raise Stopped
         self._unsubscribe = self.symbolics.subscribe(self.changes.append)
         self._record.fact("input", {"type": TICK})
-        if self._options.run_timeout_ms is not None:
-            self._watch.limit(self._options.run_timeout_ms)
+        limit_ms = self._options.run_timeout_ms
+        if limit_ms is not None:
+            self._watch.limit(limit_ms)
         order = self._step(Ticked())
         while True:
             await self._settle()
             if order is None:
                 return
+            if limit_ms is not None:
+                self._enforce_limit()
             event = await self._perform(order)
+            if limit_ms is not None:
+                self._enforce_limit()
             if self.halted():
                 raise Stopped
             self._note_changes()
@@ -349,6 +354,11 @@ class AgentLoop(OneRun):
                 )
                 self._step(StopAsked(self._stop_reason))
             order = self._step(event)
+
+    def _enforce_limit(self) -> None:
+        # The sleeper may not have had its turn yet, where something has blocked the event loop.
+        if self._watch.limit_passed:
+            self.abort("timeout")
 
     def _open_record(self) -> None:
         if self._record.on:

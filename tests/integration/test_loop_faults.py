@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -481,6 +482,35 @@ async def test_f19_a_tool_that_swallows_every_cancellation(caplog: pytest.LogCap
     assert len([record for record in caplog.records if "did not stop" in record.getMessage()]) == 1
 
 
+@pytest.mark.parametrize(
+    "what", ["build_agent_prompt", "turn", "on_progress", "deterministic_checks", "parse_evaluator_output"]
+)
+async def test_f20_a_deadline_that_passed_while_the_event_loop_was_blocked_ends_the_run(what: str) -> None:
+    blocked: list[str] = []
+
+    def block(*arguments: object) -> Any:
+        time.sleep(0.03)
+        blocked.append(what)
+        return "go" if what == "build_agent_prompt" else (False, "")
+
+    async def agent(prompt: object, ctx: object) -> AsyncIterator[str]:
+        if what == "turn":
+            block()
+        yield "a"
+
+    options: dict[str, Any] = {"checks_list": ["c"], "deterministic_checks": lambda names, trace: False}
+    options |= {"max_retries": 0, "run_timeout_ms": 10}
+    if what != "turn":
+        options[what] = block
+    store = MemoryLedgerStore()
+    with anyio.fail_after(5):
+        loop, frames = await play_out(agent, [more()] * 10, ledger=store, run_id="r", **options)
+    assert check(loop, frames, store).reason == "aborted"
+    assert frames[-1].content == {"reason": "timeout"}
+    # Nothing began after the step that blocked; an observer is told of the end as well.
+    assert blocked == [what] * (2 if what == "on_progress" else 1)
+
+
 @pytest.mark.parametrize("what", ["tap", "progress", "checks", "parser", "builder", "memory"])
 async def test_f19_callbacks_that_refuse_to_stop(what: str) -> None:
     release, begun = anyio.Event(), anyio.Event()
@@ -746,6 +776,43 @@ async def test_f25_a_sink_that_fails_aborts_the_run() -> None:
             await loop.sink.write(TICK)
             result = await loop.wait()
     assert result.reason == "aborted"
+
+
+async def test_f25_a_sink_that_fails_and_is_to_be_detached_leaves_the_run_alone() -> None:
+    class Sink:
+        paused = ended = False
+
+        async def write(self, frame: object) -> bool:
+            raise OSError("pipe broke")
+
+        def write_nowait(self, frame: object) -> bool:
+            raise OSError("pipe broke")
+
+        async def ready(self) -> None: ...
+
+        def end(self, error: BaseException | None = None) -> bool:
+            raise AssertionError("a detached sink is left alone")
+
+    async def agent(prompt: object, ctx: object) -> AsyncIterator[str]:
+        for text in "abc":
+            yield text
+            for _ in range(10):
+                await checkpoint()
+
+    store = MemoryLedgerStore()
+    loop = make_loop(agent, [yes()], ledger=store, run_id="r")
+    loop.source.pipe(Sink(), on_error="detach")
+    async with loop:
+        await loop.sink.write(TICK)
+        result = await loop.wait()
+        frames = await loop.source.collect()
+    assert result.status == "SUCCESS"
+    assert (result.status, result.dropped_frames) == ("SUCCESS", 0)
+    assert story(frames).count("ERROR") == 1
+    error = only(frames, "ERROR")[0]
+    assert (error["phase"], error["message"], error["fatal"]) == ("sink", "pipe broke", False)
+    assert story(frames)[-1] == "node_completed"
+    assert replay(store, "r").ok
 
 
 async def test_f25_a_log_handler_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:

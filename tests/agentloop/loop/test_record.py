@@ -315,6 +315,25 @@ async def test_facts_and_outcome_reach_the_memory_before_the_end_is_told() -> No
     checked(store, frames)
 
 
+async def test_the_memory_learns_what_the_agent_and_the_evaluator_were_shown() -> None:
+    store, bridge = MemoryLedgerStore(), Bridge()
+
+    def shown(*ids: str) -> Frame:
+        return Frame("CONTEXT", {"report": {"tokens": 5}, "retrieval_ids": list(ids)})
+
+    loop, frames = await play_out(
+        [[shown("m1", "m2"), "a"], [shown("m3"), "b"]],
+        [more(), [shown("m4"), yes()]],
+        graph=bridge,
+        ledger=store,
+        run_id="r",
+    )
+    assert bridge.outcomes[0].retrieval_ids == ("m1", "m2", "m3", "m4")
+    assert only(frames, "CONTEXT") == [], "not shown unless asked for"
+    assert loop.result.agent_text == "b"
+    checked(store, frames)
+
+
 async def test_the_verdict_is_on_record_before_the_memory_is_told() -> None:
     store = MemoryLedgerStore()
 

@@ -149,6 +149,16 @@ async def test_v19_without_end_only_an_error_end_is_passed_on() -> None:
     assert caught.value.__cause__ is error
 
 
+async def test_a_source_that_fails_is_no_sink_that_was_detached(caplog: pytest.LogCaptureFixture) -> None:
+    buffer, target = filled("a", end=False), FrameBuffer()
+    buffer.source.pipe(target.sink, on_error="detach")
+    buffer.sink.end(ValueError("the source's own"))
+    async with source_owner(buffer.source):
+        pass
+    assert target.sink.ended
+    assert caplog.records == []
+
+
 async def test_v20_a_detached_sink_leaves_the_source_to_itself(caplog: pytest.LogCaptureFixture) -> None:
     buffer = FrameBuffer()
     sink = BadSink(OSError("disk full"))
