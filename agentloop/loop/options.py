@@ -27,50 +27,97 @@ CommitMode = Literal["turn", "cycle"]
 
 
 class LoopOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Every option of `create_agent_loop`, which documents them."""
+    """Every option of `create_agent_loop`, each documented where it stands.
 
+    Durations are milliseconds. The first five are required.
+    """
+
+    #: Who works: a duplex, an object with ``turn``, or a function ``(prompt, ctx)``; see `as_adapter`.
     agent_adapter: AdapterLike | None = None
+    #: Who judges where checks do not decide.
     evaluator_adapter: AdapterLike | None = None
+    #: ``(ctx)`` to a frame, a str, a mapping or a list of them; may be async.
     build_agent_prompt: Callable[..., Any] | None = None
+    #: ``(ctx, history)`` to the same.
     build_evaluator_prompt: Callable[..., Any] | None = None
+    #: ``(frames)`` to an `EvaluatorResult`, a mapping or ``(status, evidence, updates)``; may be async.
     parse_evaluator_output: Callable[..., Any] | None = None
+    #: ``(checks_list, trace)`` to a `CheckReport`, a mapping, a pair or a bool; may be async. With
+    #: a list and without this the default checks are asked.
     deterministic_checks: Callable[..., Any] | None = None
+    #: Copied. Without any, the evaluator judges every cycle.
     checks_list: Sequence[str] | None = None
+    #: Retries because checks failed, before the evaluator is asked; not refilled within a run.
     max_retries: int = 5
+    #: Cycles of the run.
     max_iterations: int = 10
+    #: Name to `Tool`, function or duplex: what the agent may call.
     tool_adapters: Mapping[str, ToolAdapter] = msgspec.field(default_factory=dict)
+    #: Deadline of one call; None for none. A tool's own one goes first.
     tool_timeout_ms: float | None = 30_000
+    #: First values of facts; copied.
     initial_symbolics: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    #: Who may write which fact; if given, every other write is refused and reported.
     symbolic_names: Mapping[str, str] | None = None
+    #: What builders find as ``ctx.runtime`` and ``ctx.extra``; see `read_context`.
     context: Mapping[str, Any] | None = None
+    #: ``(type, data)`` after each frame that tells a step; awaited if it can be.
     on_progress: Callable[[str, dict[str, Any]], Any] | None = None
+    #: Frames that may wait for the reader; None for no limit.
     max_buffered_output_frames: int | None = None
+    #: What happens beyond that limit; only ``block`` makes the run wait for its reader.
     output_overflow_strategy: OverflowStrategy = "drop-oldest"
+    #: What the run works on: shown to builders, moved to in the graph.
     node: Any = None
+    #: Facts to go on with instead of new ones.
     symbolics: SymbolicState | None = None
+    #: What checks see: of equal calls the latest, all of the run, or those of the cycle.
     tool_trace_scope: Literal["latest", "all", "cycle"] = "latest"
+    #: Run the calls that were asked for together at once.
     parallel_tool_calls: bool = False
+    #: Calls of one turn that are answered.
     max_tool_calls: int = 128
+    #: How often a cycle asks the evaluator again when its verdict cannot be read.
     evaluator_parse_retries: int = 0
+    #: Longest turn, tool calls not counted; None for no limit.
     turn_timeout_ms: float | None = 600_000
+    #: Longest run, from the TICK; None for no limit.
     run_timeout_ms: float | None = None
+    #: Also tell the true start of each cycle.
     extra_frames: bool = False
+    #: Types of adapters' frames that the reader sees; ``"*"`` for all of them.
     forward_frames: Sequence[str] | Literal["*"] = ("TEXT",)
+    #: Enter and leave the adapters together with the run.
     own_adapters: bool = False
+    #: Where overflow would lose the terminal frame, lose another one.
     protect_terminal: bool = False
+    #: Characters of one tool result; longer ones are cut in the middle, visibly.
     max_tool_output: int = 1024 * 1024
+    #: Longest wait for what is to stop; then the run ends without it.
     cleanup_timeout_ms: float = 5_000
+    #: ``run`` and ``wait`` raise what the run failed on, after the stream has ended.
     raise_errors: bool = False
+    #: A memory that is told facts and outcomes, as `adapters.graph.GraphBridge`.
     graph: OutcomeBridge | None = None
+    #: Ids of calls that came without one; by default a counter.
     id_factory: IdFactory | None = None
+    #: Dates the entries of the ledger and new run ids; no frame carries a time.
     clock: Clock = msgspec.field(default_factory=SystemClock)
+    #: Where the run is recorded; by default it is not.
     ledger: LedgerStore | None = None
+    #: By default a new one that sorts by time.
     run_id: str | None = None
+    #: JSON that the ledger's first entry keeps about the run.
     labels: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    #: When the run is on record: after every turn, or after every cycle.
     commit: CommitMode = "turn"
+    #: Against what: a loss of power, or the death of the process.
     durability: Literal["power", "process"] = "power"
+    #: What is recorded of prompts: their frames, or a digest.
     record_prompts: Literal["parts", "digest"] = "parts"
+    #: Sinks that are awaited with every frame before the buffer has it.
     taps: Sequence[Tap] = ()
+    #: Takes secrets out of everything that enters; a run that is recorded has one in any case.
     redactor: Redactor | None = None
 
     def __post_init__(self) -> None:

@@ -1,5 +1,6 @@
 """A behaviour tree that puts agents to work, tells them what it learns, and is interrupted.
 
+    pip install '.[py-trees]'
     python examples/tree-runner/run.py
 
 The tree: if there is an incident, handle it; otherwise write the report, step by step.
