@@ -107,6 +107,16 @@ def test_a_replay_is_a_report_for_programs_too(task: Path) -> None:
     assert report["run"] == runs_of(task)[0]["run"]
 
 
+@pytest.mark.parametrize("where", [{"PYTHONHASHSEED": "1", "TZ": "Asia/Kathmandu", "LC_ALL": "C"},
+                                   {"PYTHONHASHSEED": "2", "TZ": "America/St_Johns", "PYTHONOPTIMIZE": "2"}])  # fmt: skip
+def test_a_replay_is_the_same_in_every_process(task: Path, where: dict[str, str]) -> None:
+    here = agentloop("replay", "--json", "--recompute", cwd=task)
+    there = agentloop("replay", "--json", "--recompute", cwd=task, env=where)
+
+    assert (there.returncode, there.stderr) == (0, "")
+    assert there.stdout == here.stdout
+
+
 def test_reading_changes_no_byte_of_the_file(task: Path) -> None:
     before = state_of(task).read_bytes()
 

@@ -806,3 +806,74 @@ async def test_a_plain_function_may_give_a_coroutine_or_a_generator() -> None:
     for make in (coroutine, generator):
         _, frames = await play_out(lambda prompt, ctx, make=make: make("a"), [yes()])
         assert only(frames, "node_started")[0]["agent_text"] == "a"
+
+
+async def test_the_status_follows_the_run() -> None:
+    told: list[NodeStatus] = []
+    loop = make_loop(["a"], [yes()], on_progress=lambda kind, data: told.append(loop.status))
+    seen = [loop.status]
+    async with loop:
+        seen.append(loop.status)
+        await loop.sink.write(TICK)
+        seen.append(loop.status)
+        await loop.source.collect()
+    assert [*seen, told[0], loop.status] == ["PENDING", "PENDING", "RUNNING", "RUNNING", "SUCCESS"]
+
+
+async def test_what_is_written_before_entering_takes_effect_on_entry() -> None:
+    build = Builder("inbox")
+    loop = make_loop(["a"], [yes()], build_agent_prompt=build)
+    assert await loop.sink.write({"type": "INPUT", "content": {"text": "early"}}) is True
+    assert await loop.sink.write(TICK) is True
+    async with loop:
+        frames = await loop.source.collect()
+    assert short(frames[-1]) == "node_completed"
+    assert build.seen == [("early",)]
+
+
+async def test_facts_from_before_the_tick_are_there_and_not_told() -> None:
+    progress = Seen()
+    loop = make_loop(["a"], [yes()], on_progress=progress)
+    loop.symbolics.assert_value("early", 1)
+    async with loop:
+        loop.symbolics.assert_value("entered", 2)
+        await loop.sink.write(TICK)
+        frames = await loop.source.collect()
+    assert only(frames, "symbolic_asserted") == []
+    assert not any(kind.endswith("symbolic_asserted") for kind, _ in progress.calls)
+    assert loop.result is not None
+    assert loop.result.symbolics == {"early": 1, "entered": 2}
+
+
+async def test_a_fact_asserted_in_a_thread_never_waits_for_a_full_buffer() -> None:
+    def note() -> str:
+        for number in range(3):
+            loop.symbolics.assert_value("n", number, by="tool")
+        return "noted"
+
+    loop = make_loop(
+        [[call("note"), "a"]],
+        [yes()],
+        tool_adapters={"note": note},
+        max_buffered_output_frames=1,
+        output_overflow_strategy="block",
+    )
+    frames: list[Frame] = []
+    with anyio.fail_after(5):
+        async with loop:
+            await loop.sink.write(TICK)
+            async for frame in loop.source:
+                frames.append(frame)
+                for _ in range(5):
+                    await checkpoint()
+    assert [fact["value"] for fact in only(frames, "symbolic_asserted")] == [0, 1, 2]
+    assert story(frames)[-4:] == ["T(a)", "node_started", "T(e)", "node_completed"]
+
+
+async def test_the_message_of_an_error_is_cut_and_holds_no_traceback() -> None:
+    def parse(frames: object) -> object:
+        raise ValueError("x" * 5_000)
+
+    _, frames = await play_out(["a"], ["b"], parse_evaluator_output=parse)
+    assert only(frames, "ERROR")[0]["message"] == "x" * 2_000
+    assert "Traceback" not in json.dumps([frame.content for frame in frames])
