@@ -810,7 +810,7 @@ async def test_a_plain_function_may_give_a_coroutine_or_a_generator() -> None:
 
 async def test_the_status_follows_the_run() -> None:
     told: list[NodeStatus] = []
-    loop = make_loop(["a"], [yes()], on_progress=lambda kind, data: told.append(loop.status))
+    loop: Any = make_loop(["a"], [yes()], on_progress=lambda kind, data: told.append(loop.status))
     seen = [loop.status]
     async with loop:
         seen.append(loop.status)
