@@ -130,6 +130,11 @@ class DefaultChecks:
             if parsed.row is not None and parsed.kind == "symbolic"
         )
 
+    def problem(self, check: object) -> str | None:
+        """Return why a check can never pass, whatever happens, or None: it can be asked."""
+        parsed = self._parse(check)
+        return parsed.problem if parsed.row is None else None
+
     def __call__(self, checks_list: Sequence[object], tool_trace: Sequence[Any] = ()) -> CheckReport:
         """Ask every check and return the report. A failing check never raises.
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from agentloop._canonical import Json, NotJson, decode, encode
+from agentloop.checks import create_default_deterministic_checks
 from agentloop.errors import TaskError
 
 if TYPE_CHECKING:
@@ -179,9 +180,9 @@ def _task(data: Mapping[str, Any], folder: Path) -> Task:
         raise TaskError(f"task.workspace: there is no folder {head['workspace']!r} beside the task file")
     if head.get("in_place") and workspace is None:
         raise TaskError("task.in_place needs a task.workspace to work in")
-    nodes = _nodes(data.get("nodes", ()), head["goal"])
+    nodes = _nodes(data.get("nodes", ()), head["goal"], symbolics.get("declared"))
     agent, evaluator = _role(data.get("agent"), "agent"), _role(data.get("evaluator"), "evaluator")
-    checks = tuple(data.get("checks", ()))
+    checks = _checks(data.get("checks", ()), "checks", symbolics.get("declared"))
     if evaluator.adapter == "none" and not checks and not (nodes and all(node.checks for node in nodes)):
         raise TaskError("nothing could ever say that the task is done: give it checks, or an [evaluator]")
     limits = dict(data.get("limits", {}))
@@ -235,15 +236,29 @@ def _role(data: Mapping[str, Any] | None, role: str) -> RoleSpec:
     return RoleSpec(adapter=adapter, options=options, instructions=data.get("instructions", ""))
 
 
-def _nodes(data: Iterable[Mapping[str, Any]], goal: str) -> tuple[TaskNode, ...]:
+def _checks(given: Sequence[str], place: str, declared: Mapping[str, str] | None) -> tuple[str, ...]:
+    """Return the checks; one that could never pass would only be found out after the last cycle."""
+    asked = create_default_deterministic_checks()
+    for position, check in enumerate(given):
+        if problem := asked.problem(check):
+            raise TaskError(f"{place}.{position}: {check!r:.80}: {problem}")
+        for name in asked.symbolic_names([check]):
+            if declared is not None and name not in declared:
+                raise TaskError(f"{place}.{position}: {check!r:.80}: symbolics.declared has no {name!r}")
+    return tuple(given)
+
+
+def _nodes(
+    data: Sequence[Mapping[str, Any]], goal: str, declared: Mapping[str, str] | None
+) -> tuple[TaskNode, ...]:
     nodes = tuple(
         TaskNode(
             id=node["id"],
             goal=node.get("goal", goal),
             after=tuple(node.get("after", ())),
-            checks=tuple(node.get("checks", ())),
+            checks=_checks(node.get("checks", ()), f"nodes.{position}.checks", declared),
         )
-        for node in data
+        for position, node in enumerate(data)
     )
     ids = [node.id for node in nodes]
     for position, node in enumerate(nodes):

@@ -379,6 +379,14 @@ def test_the_names_that_checks_speak_of_can_be_listed() -> None:
     }
 
 
+@pytest.mark.parametrize("check", ["file_exist:a", "file_exists", "exit_code:none", "tool/symbolic:a", 7])
+def test_a_check_that_could_never_pass_is_known_beforehand(check: Any) -> None:
+    checks = create_default_deterministic_checks()
+    assert checks.problem(check) == checks([check]).results[0].detail
+    assert checks.problem("!shell/exit_code:0") is None
+    assert checks.problem("file_exists:/outside") is None, "whether it holds is asked later"
+
+
 def test_the_table_has_every_kind_in_lower_case() -> None:
     assert set(CHECKS) == {
         "file_exists", "file_missing", "file_contains", "json_valid", "exit_code", "last_exit_code",

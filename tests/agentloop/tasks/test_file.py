@@ -203,6 +203,18 @@ WRONG = {
         appended("[limits]\ninner_max_iterations = 3"),
         "limits.inner_max_iterations is for tasks with [[nodes]]",
     ),
+    "a check of no kind there is": (
+        SMALLEST.replace("file_exists:a", "file_exist:a"),
+        "checks.0: 'file_exist:a': unknown check kind 'file_exist' (known: exit_code,",
+    ),
+    "a malformed check of a node": (
+        appended('[[nodes]]\nid = "a"\nchecks = ["exit_code:0", "exit_code:none"]'),
+        "nodes.0.checks.1: 'exit_code:none': malformed check",
+    ),
+    "a check of a fact that was not declared": (
+        SMALLEST.replace("file_exists:a", "!symbolic:done=1") + '\n[symbolics.declared]\nx = "tool"',
+        "checks.0: '!symbolic:done=1': symbolics.declared has no 'done'",
+    ),
     "no TOML": ("[task", "is not TOML: "),
     "a key twice": ('[task]\ngoal = "a"\ngoal = "b"', "is not TOML: Cannot overwrite a value"),
 }
