@@ -62,6 +62,7 @@ from agentloop.loop.lifecycle import OneRun
 from agentloop.loop.options import LoopOptions
 from agentloop.loop.output import Output
 from agentloop.loop.record import RunRecord
+from agentloop.loop.stall import StallWatch
 from agentloop.loop.turns import TurnFold
 from agentloop.loop.turntaker import TurnTaker
 from agentloop.loop.watch import Watchdog
@@ -279,6 +280,7 @@ class AgentLoop(OneRun):
     async def _main(self, tasks: TaskGroup) -> None:
         """Live the run. Whatever happens, it ends with exactly one terminal frame."""
         tasks.start_soon(self._watch.run)
+        stall = self._look_out()
         try:
             # Outside the scope, which takes its own cancellation out of what overlapping calls raise.
             with anyio.CancelScope() as self._work:
@@ -296,6 +298,15 @@ class AgentLoop(OneRun):
                 await self._finish_up()
             finally:
                 self._watch.stop()
+                if stall is not None:
+                    stall.stop()
+
+    def _look_out(self) -> StallWatch | None:
+        after_ms = self._options.stall_after_ms
+        if after_ms is None:
+            return None
+        text = f"the event loop has been blocked for {after_ms:g} ms, and no deadline can act, by\n"
+        return StallWatch(after_ms, lambda stack: self._complain.log(text + stack))
 
     async def _finish_up(self) -> None:
         if self._winding:  # it was abandoned, and has come back after all

@@ -95,6 +95,8 @@ class LoopOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_tool_output: int = 1024 * 1024
     #: Longest wait for what is to stop; then the run ends without it.
     cleanup_timeout_ms: float = 5_000
+    #: Code that blocks the event loop for longer is told to the log, with its stack; None: not looked for.
+    stall_after_ms: float | None = 1_000
     #: ``run`` and ``wait`` raise what the run failed on, after the stream has ended.
     raise_errors: bool = False
     #: A memory that is told facts and outcomes, as `adapters.graph.GraphBridge`.
@@ -178,7 +180,13 @@ _COUNTS: Final = {
     "evaluator_parse_retries": 0,
     "max_tool_output": 1,
 }
-_DURATIONS: Final = ("tool_timeout_ms", "turn_timeout_ms", "run_timeout_ms", "cleanup_timeout_ms")
+_DURATIONS: Final = (
+    "tool_timeout_ms",
+    "turn_timeout_ms",
+    "run_timeout_ms",
+    "cleanup_timeout_ms",
+    "stall_after_ms",
+)
 _FLAGS: Final = ("parallel_tool_calls", "extra_frames", "own_adapters", "protect_terminal", "raise_errors")
 _CHOICES: Final = {
     "output_overflow_strategy": ("drop-oldest", "drop-newest", "block"),
