@@ -57,7 +57,7 @@ class NotJson(ValueError):
 
 # ---------------------------------------------------------------------------------- writing
 
-_HARD_KEY = re.compile("[\ud800-\U0010ffff]")  # from here UTF-16 order and code point order differ
+_HARD_KEY = "[\ud800-\U0010ffff]"  # from here UTF-16 order and code point order differ
 
 
 def _inspect(value: Json) -> bool:
@@ -74,7 +74,7 @@ def _inspect(value: Json) -> bool:
             for key in members:
                 if type(key) is not str:
                     raise NotJson(f"a key of type {type(key).__name__} ({key!r:.80})", _place(value, members))
-                if plain and not key.isascii() and _HARD_KEY.search(key):
+                if plain and not key.isascii() and re.search(_HARD_KEY, key):
                     plain = False
             members = members.values()
         for member in members:
@@ -266,19 +266,20 @@ def encode(value: Json) -> bytes:
 
 # ---------------------------------------------------------------------------------- reading
 
-_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_BRACKET = re.compile(r"[\[\]{}]")
-_LONG_INT = re.compile(rb"[0-9]{%d}" % (MAX_INT_DIGITS + 1))
-_TWO_DIGITS = re.compile(rb"[0-9]{2}")
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+# Compiled on first use, by `re` itself: usual input needs none of them.
+_STRING = r'(?s)"[^"\\]*(?:\\.[^"\\]*)*"'
+_BRACKET = r"[\[\]{}]"
+_LONG_INT = rb"[0-9]{%d}" % (MAX_INT_DIGITS + 1)
+_TWO_DIGITS = rb"[0-9]{2}"
+_SURROGATE = "[\ud800-\udfff]"
+_PAIR = "[\ud800-\udbff][\udc00-\udfff]"
 
 
 def _too_deep(text: str, limit: int) -> bool:
     if text.count("[") + text.count("{") <= limit:
         return False
     depth = 0
-    for match in _BRACKET.finditer(_STRING.sub('""', text)):
+    for match in re.finditer(_BRACKET, re.sub(_STRING, '""', text)):
         depth += 1 if match[0] in "[{" else -1
         if depth > limit:
             return True
@@ -287,7 +288,7 @@ def _too_deep(text: str, limit: int) -> bool:
 
 def _has_long_int(data: bytes) -> bool:
     # A number that long covers two neighbours of every sample taken at half its length.
-    return bool(_TWO_DIGITS.search(data[:: MAX_INT_DIGITS // 2]) and _LONG_INT.search(data))
+    return bool(re.search(_TWO_DIGITS, data[:: MAX_INT_DIGITS // 2]) and re.search(_LONG_INT, data))
 
 
 def _join(pair: re.Match[str]) -> str:
@@ -296,9 +297,9 @@ def _join(pair: re.Match[str]) -> str:
 
 def repair_text(text: str) -> str:
     """Join surrogate pairs and replace every lone surrogate by U+FFFD."""
-    if text.isascii() or not _SURROGATE.search(text):
+    if text.isascii() or not re.search(_SURROGATE, text):
         return text
-    return _SURROGATE.sub("\ufffd", _PAIR.sub(_join, text))
+    return re.sub(_SURROGATE, "\ufffd", re.sub(_PAIR, _join, text))
 
 
 def _refuse_constant(name: str) -> Json:

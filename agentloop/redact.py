@@ -12,7 +12,6 @@ import base64
 import os
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
 
 from agentloop._canonical import MAX_DEPTH, Json, NotJson, encode_text
 
@@ -90,7 +89,7 @@ _LEADS = (
 )
 _BEARER, _BASIC, _HEADER, _URL = _LEADS
 
-# What a named group matches stays.
+# Compiled on first use, by `re` itself: most texts need none of them. What a named group matches stays.
 _SHAPES = (
     r"\bsk-(?=[A-Za-z_-]{0,60}[0-9])[A-Za-z0-9_-]{16,}"
     r"|\b[srp]k_(?:live|test)_[A-Za-z0-9]{10,}"
@@ -111,28 +110,26 @@ _MARKER = r"\b(?:sk-|[srp]k_(?:live|test)_|gh[opsur]_|github_pat_|glpat-|A[KS]IA
 _KEY_BEGIN, _KEY_END = (f"-----{word} [A-Z0-9 ]*PRIVATE KEY-----" for word in ("BEGIN", "END"))
 
 
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compile on use: most texts hold nothing that has to be looked at twice."""
-    return re.compile(pattern, re.DOTALL)
-
-
 _TOKEN = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
 
 def _open_shape(text: str) -> int:
     """Return where a shape begins that more text could complete or lengthen, else the length."""
     end = len(text)
-    marker = _compiled(_MARKER).search(text, len(text.rstrip(_TOKEN)))
+    marker = re.compile(_MARKER, re.DOTALL).search(text, len(text.rstrip(_TOKEN)))
     start = marker.start() if marker else end
     word = 1 + max(text.rfind(" "), text.rfind("\n"), text.rfind("\t"), text.rfind("\r"))
-    for lead in _compiled("|".join(_LEADS)).finditer(text, max(0, word - _CONTEXT)):
+    for lead in re.compile("|".join(_LEADS), re.DOTALL).finditer(text, max(0, word - _CONTEXT)):
         follows = text[lead.end() :] if lead.end() >= word else ""
         if follows and not (lead.lastgroup == "url" and ("/" in follows or "@" in follows)):
             start = min(start, lead.end())
             break
     key = text.rfind("-----BEGIN ")
-    if key >= 0 and _compiled(_KEY_BEGIN).match(text, key) and not _compiled(_KEY_END).search(text, key):
+    if (
+        key >= 0
+        and re.compile(_KEY_BEGIN, re.DOTALL).match(text, key)
+        and not re.compile(_KEY_END, re.DOTALL).search(text, key)
+    ):
         start = min(start, key)
     return start
 
@@ -255,7 +252,7 @@ class Redactor:
         if ended and (cut := self._open_secret(text)) >= MIN_SECRET:
             found.append((len(text) - cut, len(text)))
         if self._patterns:
-            for match in _compiled(_SHAPES).finditer(text):
+            for match in re.compile(_SHAPES, re.DOTALL).finditer(text):
                 found.append((match.end(match.lastgroup) if match.lastgroup else match.start(), match.end()))
         spans: list[tuple[int, int]] = []
         for start, end in sorted(found):

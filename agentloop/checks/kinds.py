@@ -189,7 +189,7 @@ def _json_valid(path: str, scene: Scene, _: str | None) -> Answer:
 
 # ------------------------------------------------------------------------------------ calls
 
-_ANSI: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+_ANSI: Final = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])"
 
 
 def _newlines(text: str) -> str:
@@ -231,7 +231,7 @@ def _in_stdout(found: Callable[[str], bool], scene: Scene, tool: str | None) -> 
         if call.stdout is None:
             continue
         stdout = _newlines(call.stdout)
-        if found(stdout) or ("\x1b" in stdout and found(_ANSI.sub("", stdout))):
+        if found(stdout) or ("\x1b" in stdout and found(re.sub(_ANSI, "", stdout))):
             return Answer(True, f"met by {call}")
     return Answer(False, "no stdout has it") if calls else _no_call(tool)
 
