@@ -11,7 +11,6 @@ import inspect
 import math
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
@@ -49,8 +48,7 @@ MAX_ABANDONED_THREADS: Final = 8
 _ANY_OBJECT: Final[Mapping[str, Any]] = MappingProxyType({"type": "object"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A named function a model may call.
 
     Attributes:
@@ -67,7 +65,7 @@ class Tool:
     name: str
     handler: Callable[..., Any]
     description: str = ""
-    schema: Mapping[str, Any] = field(default_factory=lambda: dict(_ANY_OBJECT))
+    schema: Mapping[str, Any] = msgspec.field(default_factory=lambda: dict(_ANY_OBJECT))
     read_only: bool = False
     timeout_ms: int | None = None
     accepts_key: bool = False

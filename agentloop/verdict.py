@@ -199,7 +199,7 @@ def _structured(data: Mapping[str, Any]) -> _Found:
 
 
 #: The key as it can stand in JSON text, escapes included.
-_SPEAKS_OF_STATUS: Final = re.compile(r"status|\\u")
+_SPEAKS_OF_STATUS: Final = r"status|\\u"
 
 
 def _find(text: str) -> Iterator[_Found]:
@@ -208,7 +208,7 @@ def _find(text: str) -> Iterator[_Found]:
     if whole is not None:
         yield whole
         return
-    if not _SPEAKS_OF_STATUS.search(text):
+    if not re.search(_SPEAKS_OF_STATUS, text):
         return  # no verdict can be in it, so hostile text without one costs nothing more
     text = _without_thoughts(text)
     found, stopped = _scan(text)
@@ -243,14 +243,14 @@ def _whole(text: str) -> _Found | None:
     return value if isinstance(value, _Found) else None
 
 
-_THOUGHT: Final = re.compile(r"<(/?)(think|thinking|reasoning|analysis)>", re.IGNORECASE)
+_THOUGHT: Final = r"(?i)<(/?)(think|thinking|reasoning|analysis)>"
 
 
 def _without_thoughts(text: str) -> str:
     """Remove blocks of reasoning; one that is not closed takes the rest of the text with it."""
     kept: list[str] = []
     start, depth, name = 0, 0, ""
-    for tag in _THOUGHT.finditer(text):
+    for tag in re.finditer(_THOUGHT, text):
         closing, which = tag[1], tag[2].lower()
         if not depth and not closing:
             kept.append(text[start : tag.start()])
@@ -261,15 +261,16 @@ def _without_thoughts(text: str) -> str:
     return "".join(kept) if depth else "".join(kept) + text[start:]
 
 
-_BRACES_OR_QUOTE: Final = re.compile(r'\{+|\}+|"')
-_STRING_END: Final = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_OPENS_OBJECT: Final = re.compile(r"""\{\s*["']""")
+_BRACES_OR_QUOTE: Final = r'\{+|\}+|"'
+_STRING_END: Final = r'(?s)[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_OPENS_OBJECT: Final = r"""\{\s*["']"""
 
 
 def _matching(text: str, start: int) -> int:
     """Return where the brace at ``start`` is closed, strings respected, or -1."""
     depth, position = 0, start
-    while (token := _BRACES_OR_QUOTE.search(text, position)) is not None:
+    braces_or_quote, string_end = re.compile(_BRACES_OR_QUOTE), re.compile(_STRING_END)
+    while (token := braces_or_quote.search(text, position)) is not None:
         position = token.end()
         count = position - token.start()
         match text[token.start()]:
@@ -280,7 +281,7 @@ def _matching(text: str, start: int) -> int:
             case "}":
                 depth -= count
             case _:
-                string = _STRING_END.match(text, position)
+                string = string_end.match(text, position)
                 if string is None:
                     return -1
                 position = string.end()
@@ -297,7 +298,7 @@ def _scan(text: str) -> tuple[list[_Found], int]:
         if end < 0:
             return found, position
         block = text[position : end + 1]
-        if _SPEAKS_OF_STATUS.search(block):
+        if re.search(_SPEAKS_OF_STATUS, block):
             value = _object(block)
             if isinstance(value, _Found) and "status" in value.object:
                 found.append(value)
@@ -307,21 +308,21 @@ def _scan(text: str) -> tuple[list[_Found], int]:
 
 def _fenced(text: str, stopped: int) -> Iterator[str]:
     """Yield the content of fenced blocks, without those inside an object that was cut off."""
-    limit = stopped if _OPENS_OBJECT.match(text, stopped) else len(text)
+    limit = stopped if re.compile(_OPENS_OBJECT).match(text, stopped) else len(text)
     position = 0
     for number, part in enumerate(text.split("```")[:-1]):
         if position > limit:
             return
         if number % 2:
-            yield _LANGUAGE.sub("", part, count=1).strip()
+            yield re.sub(_LANGUAGE, "", part, count=1).strip()
         position += len(part) + 3
 
 
-_LANGUAGE: Final = re.compile(r"^[A-Za-z0-9_+-]*\s*")
+_LANGUAGE: Final = r"^[A-Za-z0-9_+-]*\s*"
 
 #: Double-quoted and single-quoted strings, Python's constants, and commas before a bracket.
-_NOT_QUITE_JSON: Final = re.compile(
-    r"""("(?:[^"\\]|\\.)*+")|'((?:[^'\\]|\\.)*+)'|\b(True|False|None)\b|,(?=\s*+[}\]])""", re.DOTALL
+_NOT_QUITE_JSON: Final = (
+    r"""(?s)("(?:[^"\\]|\\.)*+")|'((?:[^'\\]|\\.)*+)'|\b(True|False|None)\b|,(?=\s*+[}\]])"""
 )
 _CONSTANTS: Final = {"True": "true", "False": "false", "None": "null"}
 
@@ -341,7 +342,7 @@ def _repaired(text: str) -> _Found | None:
     if start < 0 or end < start:
         return None
     block = text[start : end + 1]
-    fixed = _NOT_QUITE_JSON.sub(_as_json, block)
+    fixed = re.sub(_NOT_QUITE_JSON, _as_json, block)
     value = _object(fixed)
     return value._replace(repaired=fixed != block) if isinstance(value, _Found) else None
 

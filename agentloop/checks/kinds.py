@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
 
 from agentloop._canonical import NotJson, decode
 from agentloop.checks.files import Unreachable, Workspace, has_magic
@@ -56,8 +57,7 @@ class Scene:
         return self._calls if tool is None else [call for call in self._calls if call.name == tool]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of check, a row of `CHECKS`."""
 
     #: Reads the argument once; raises `Malformed`.
