@@ -18,7 +18,7 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from agentloop.determinism import Clock, RunIds, SystemClock
-from agentloop.errors import StreamAborted
+from agentloop.errors import StreamAborted, TurnError
 from agentloop.frames import PROGRESS_TYPES, TICK, Frame
 from agentloop.ledger.recorder import LEDGER_VERSION, Recorder
 from agentloop.loop.answers import must_wait
@@ -45,6 +45,7 @@ from agentloop.loop.rounds import (
     RoundsConfig,
     next_round,
 )
+from agentloop.loop.watch import Watchdog
 from agentloop.messages import LoopResult, NodeStatus
 from agentloop.ports import LedgerStore, Sink, Source
 from agentloop.streams.buffer import FrameBuffer
@@ -142,6 +143,9 @@ class LoopingAgentLoop(OneRun):
         self._warnings: list[str] = []
         self._work: anyio.CancelScope | None = None
         self._waiting: anyio.CancelScope | None = None
+        # An inner loop gives up what refuses to stop after one grace; what then remains is ours.
+        self._watch = Watchdog(grace_ms=2 * self._grace_ms, on_due=self._cut, on_overdue=self._abandon)
+        self._abandoned = False
 
     @property
     def status(self) -> NodeStatus:
@@ -160,6 +164,8 @@ class LoopingAgentLoop(OneRun):
             self._inner.abort(self._abort_reason)
         elif self._work is not None:
             self._work.cancel()
+        if self._work is not None:
+            self._watch.cut()
 
     def _note(self, frame: Frame) -> bool:
         if self._inner is not None:
@@ -177,6 +183,7 @@ class LoopingAgentLoop(OneRun):
     # --------------------------------------------------------------------------------- main
 
     async def _main(self, tasks: TaskGroup) -> None:
+        tasks.start_soon(self._watch.run)
         try:
             with anyio.CancelScope() as self._work:
                 try:
@@ -188,9 +195,11 @@ class LoopingAgentLoop(OneRun):
                 except Exception as error:
                     self._failure = Failed("internal", error)
         finally:
-            with anyio.CancelScope(shield=True, deadline=anyio.current_time() + self._grace_ms / 1000):
-                await self._wind_down()
-            self._finish(self._make_result())
+            self._watch.stop()
+            if not self._abandoned:
+                with anyio.CancelScope(shield=True, deadline=anyio.current_time() + self._grace_ms / 1000):
+                    await self._wind_down()
+                self._finish(self._make_result())
 
     async def _live(self) -> None:
         assert self._woken is not None
@@ -253,15 +262,39 @@ class LoopingAgentLoop(OneRun):
                 inner.sink.write_nowait(Frame(TICK, {}))
                 async for frame in inner.source:
                     await self._forward(frame, index)
+                self._watch.expect("inner", f"inner loop {index}", 0)
         finally:
+            self._watch.arrived("inner")
             self._inner = None
-            with suppress(anyio.WouldBlock, anyio.EndOfStream):
-                while True:  # what is left when the surroundings were cancelled
-                    self._forward_now(inner.source.receive_nowait(), index)
-            if inner.result is not None:
-                self._note_result(inner.result, index)
+            if not self._abandoned:
+                self._take_rest(inner, index)
         assert inner.result is not None
         return inner.result
+
+    def _take_rest(self, inner: InnerLoop, index: int) -> None:
+        """Pass on what an inner loop has left behind, and take note of how it ended."""
+        with suppress(anyio.WouldBlock, anyio.EndOfStream):
+            while True:
+                self._forward_now(inner.source.receive_nowait(), index)
+        if inner.result is not None:
+            self._note_result(inner.result, index)
+
+    async def _abandon(self) -> None:
+        """End the run although something of it refuses to stop."""
+        if self.result is not None:
+            return
+        self._abandoned = True
+        what = self._watch.late or f"step {self._state.phase.value!r}"
+        problem = f"the {what} did not stop in time and is abandoned"
+        with suppress(Exception):
+            _log.warning("run %s: %s", self.run_id, problem)
+        if self._inner is not None:
+            self._take_rest(self._inner, self._state.index)
+        if self._abort_reason is None and self._failure is None:
+            self._failure = Failed("internal", TurnError(problem))
+        with anyio.move_on_after(self._grace_ms / 1000):
+            await self._wind_down()
+        self._finish(self._make_result())
 
     def _note_result(self, result: LoopResult, index: int) -> None:
         self.results.append(result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -383,6 +384,33 @@ async def test_outer_cancellation_cleans_up() -> None:
     assert cleaned == [True]
     assert story(await loop.source.collect()) == ["tree_failed", "ABORT"]
     assert loop.result.reason == "aborted"
+
+
+@pytest.mark.parametrize("what", ["node_provider", "agent", "should_continue"])
+async def test_f19_loops_that_refuse_to_stop(what: str, caplog: pytest.LogCaptureFixture) -> None:
+    """An aborted run has its result in time, whatever of it is stuck."""
+    release, begun = anyio.Event(), anyio.Event()
+
+    async def stuck(*args: object) -> str:
+        begun.set()
+        with anyio.CancelScope(shield=True):
+            await release.wait()
+        return "late"
+
+    loop = looping(cleanup_timeout_ms=30, **{what: stuck})
+    with anyio.fail_after(5), caplog.at_level(logging.WARNING):
+        async with loop:
+            await loop.sink.write(TICK)
+            await begun.wait()
+            loop.abort("stop")
+            result = await loop.wait()
+            assert not release.is_set()
+            frames = await loop.source.collect()
+            release.set()
+    assert (result.status, result.reason) == ("FAILURE", "aborted")
+    assert story(frames)[-2:] == ["tree_failed", "ABORT"]
+    assert any("did not stop" in record.getMessage() for record in caplog.records)
+    assert loop.result is result
 
 
 def test_the_rules_of_the_rounds_are_total() -> None:
