@@ -79,9 +79,11 @@ def _inspect(value: Json) -> bool:
             members = members.values()
         for member in members:
             kind = type(member)
+            # Exact types first: they are nearly all there is, and far quicker to recognise.
             if kind is str or kind is bool or member is None:
                 continue
-            # Exact types first: they are nearly all there is, and far quicker to recognise.
+            if kind is int and -_MAX_INT < member < _MAX_INT:
+                continue
             if kind is dict or kind is list or isinstance(member, (dict, list, tuple)):
                 if depth == MAX_DEPTH:
                     raise NotJson(f"nested deeper than {MAX_DEPTH} levels (or contains itself)")
@@ -89,14 +91,14 @@ def _inspect(value: Json) -> bool:
             elif isinstance(member, int):
                 if not -_MAX_INT < member < _MAX_INT:
                     raise NotJson(f"an integer of more than {MAX_INT_DIGITS} digits", _place(value, member))
-                plain = plain and kind is int
+                plain = False  # a subclass, an enum member for instance: written by value below
             elif isinstance(member, float):
                 if not math.isfinite(member):
                     raise NotJson(f"the number {member!r} is not finite", _place(value, member))
                 # In this range Python's text of a number is ECMAScript's, except for whole numbers.
                 plain = plain and kind is float and 1e-4 <= abs(member) < 1e15 and not member.is_integer()
             elif isinstance(member, str):
-                plain = False  # a subclass, an enum member for instance: written by value below
+                plain = False
             else:
                 raise NotJson(f"a value of type {kind.__name__}", _place(value, member))
     return plain

@@ -216,11 +216,9 @@ _replace = msgspec.structs.replace
 
 def event_name(event: Event) -> str:
     """Return the event's name in the transition table."""
-    if isinstance(event, ChecksReported):
+    if type(event) is ChecksReported:
         return "checks.passed" if event.all_passed else "checks.failed"
-    tag = event.__struct_config__.tag
-    assert isinstance(tag, str)
-    return tag
+    return _NAMES[type(event)]
 
 
 def decide(state: CycleState, event: Event, config: CycleConfig) -> Step:
@@ -368,7 +366,7 @@ def _outcome_recorded(state: CycleState, event: OutcomeRecorded, config: CycleCo
     return _replace(state, phase=_final_phase(closing.status)), closing.frames
 
 
-_RULES: Final[dict[type, Any]] = {
+_RULES: Final[dict[type[Event], Any]] = {
     Ticked: _ticked,
     AgentEnded: _agent_ended,
     ChecksReported: _checks_reported,
@@ -378,3 +376,4 @@ _RULES: Final[dict[type, Any]] = {
     StopAsked: _stop_asked,
     Faulted: _faulted,
 }
+_NAMES: Final[dict[type[Event], str]] = {kind: str(kind.__struct_config__.tag) for kind in _RULES}
