@@ -247,12 +247,15 @@ class AgentLoop(OneRun):
         try:
             await self._record.commit()
         except Exception as error:
-            # What was decided is not on record, so it is neither published nor true.
-            self._record.off()
-            self._output.unstage()
-            if self.has_ended():
-                self._state = self._before
+            self._take_back()
             raise Failed("ledger", error) from error
+
+    def _take_back(self) -> None:
+        """Undo the last decision: it is not on record, so it is neither published nor true."""
+        self._record.off()
+        self._output.unstage()
+        if self.has_ended():
+            self._state = self._before
 
     def _note(self, frame: Frame) -> bool:
         self._inputs.append(self._entering(frame.text))
@@ -592,6 +595,7 @@ class AgentLoop(OneRun):
                 self._failure = Failed(role, TurnError(problem))
             if self._work is not None:
                 self._work.cancel()
+            self._record.hurry()
             with anyio.move_on_after(grace_ms / 1000):
                 await self._wind_down(abandoned=True)
         self._close()
@@ -653,6 +657,10 @@ class AgentLoop(OneRun):
             self._record.commit_now()
         except Exception as error:
             self._complain.warn(f"ledger: {type(error).__name__}: {message_of(error)}")
+            self._take_back()
+            if self._abort_reason is None:
+                self._failure = self._failure or Failed("ledger", error)
+            self._step(self._ending())
         self._record.off()
         self._output.publish_now()
         if self._unsubscribe is not None:

@@ -9,16 +9,14 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final, Protocol, cast
 
 import anyio
-import anyio.to_thread
 import msgspec
 from anyio.abc import TaskGroup
 
 from agentloop.determinism import Clock, RunIds, SystemClock
-from agentloop.errors import StreamAborted, TurnError
+from agentloop.errors import LedgerUnavailable, StreamAborted, StreamBusy, TurnError
 from agentloop.frames import PROGRESS_TYPES, TICK, Frame
 from agentloop.ledger.recorder import LEDGER_VERSION, Recorder
 from agentloop.loop.answers import must_wait
@@ -29,7 +27,7 @@ from agentloop.loop.ingress import Ingress
 from agentloop.loop.lifecycle import OneRun
 from agentloop.loop.options import OverflowStrategy
 from agentloop.loop.output import deliver_now
-from agentloop.loop.record import effect_names
+from agentloop.loop.record import Commits, effect_names
 from agentloop.loop.rounds import (
     ASK_AGAIN,
     ASK_NODE,
@@ -56,6 +54,7 @@ __all__ = ("OUTER_DRIVER", "InnerLoop", "LoopingAgentLoop", "LoopingOptions")
 #: What ``run.opened`` calls this driver.
 OUTER_DRIVER: Final = "looping_agent_loop"
 _log = logging.getLogger("agentloop.loop")
+_ENDED: Final = (RoundPhase.DONE, RoundPhase.FAILED)
 
 
 class InnerLoop(Protocol):
@@ -127,13 +126,15 @@ class LoopingAgentLoop(OneRun):
         kept = options.ledger is not None or inner.get("graph") is not None
         self._ingress = Ingress(inner.get("redactor"), kept=kept)
         self._recorder = Recorder(options.ledger, self.run_id, clock)
-        self._sync = inner.get("durability", "power") == "power"
+        self._commits = Commits(self._recorder, sync=inner.get("durability", "power") == "power")
         self._steps = 0
         self._nodes = _Nodes(options.node_provider)
         self._config = RoundsConfig(
             max_iterations=options.max_iterations, has_provider=options.node_provider is not None
         )
         self._state = Round()
+        #: What is being put on record.
+        self._next: Round | None = None
         self._node: Any = None
         self.results: list[LoopResult] = []
         self._inner: InnerLoop | None = None
@@ -155,7 +156,7 @@ class LoopingAgentLoop(OneRun):
         return NodeStatus.RUNNING if self._ticked else NodeStatus.PENDING
 
     def _decided(self) -> bool:
-        return self._state.ending is not None or self._failure is not None
+        return (self._next or self._state).ending is not None or self._failure is not None
 
     def _cut(self) -> None:
         if self._waiting is not None:
@@ -197,9 +198,7 @@ class LoopingAgentLoop(OneRun):
         finally:
             self._watch.stop()
             if not self._abandoned:
-                with anyio.CancelScope(shield=True, deadline=anyio.current_time() + self._grace_ms / 1000):
-                    await self._wind_down()
-                self._finish(self._make_result())
+                await self._end()
 
     async def _live(self) -> None:
         assert self._woken is not None
@@ -273,7 +272,8 @@ class LoopingAgentLoop(OneRun):
 
     def _take_rest(self, inner: InnerLoop, index: int) -> None:
         """Pass on what an inner loop has left behind, and take note of how it ended."""
-        with suppress(anyio.WouldBlock, anyio.EndOfStream):
+        # Busy: whoever reads it is about to, and finds the stream at its end.
+        with suppress(anyio.WouldBlock, anyio.EndOfStream, StreamBusy):
             while True:
                 self._forward_now(inner.source.receive_nowait(), index)
         if inner.result is not None:
@@ -292,9 +292,24 @@ class LoopingAgentLoop(OneRun):
             self._take_rest(self._inner, self._state.index)
         if self._abort_reason is None and self._failure is None:
             self._failure = Failed("internal", TurnError(problem))
-        with anyio.move_on_after(self._grace_ms / 1000):
-            await self._wind_down()
-        self._finish(self._make_result())
+        await self._end()
+
+    async def _end(self) -> None:
+        """Bring the run to its end in time: with what its ledger answers, or without it."""
+        self._commits.may_give_up = True
+        for _ in range(2):
+            with anyio.CancelScope(shield=True, deadline=anyio.current_time() + self._grace_ms / 1000):
+                await self._wind_down()
+            if self._has_ended():
+                break
+            problem = "the store did not answer in time"
+            self._warnings.append(f"ledger: {problem}")
+            self._failure = self._failure or Failed("ledger", LedgerUnavailable(self.run_id, problem))
+            self._stop_recording()
+        self._finish(self._make_result(self._state))
+
+    def _has_ended(self) -> bool:
+        return self._state.phase in _ENDED
 
     def _note_result(self, result: LoopResult, index: int) -> None:
         self.results.append(result)
@@ -337,16 +352,18 @@ class LoopingAgentLoop(OneRun):
                 "effects": effect_names(effects),
             },
         )
-        self._state = after
-        if after.phase in (RoundPhase.DONE, RoundPhase.FAILED):
-            result = self._make_result()
+        if after.phase in _ENDED:
+            result = self._make_result(after)
             closed = {"status": result.status.value, "reason": result.reason, "iterations": len(self.results)}
             self._record("run.closed", closed)
+        self._next = after
         try:
             await self._commit()
-        except Failed:
-            self._state = before  # what is not on record is neither published nor true
-            raise
+        finally:
+            self._next = None
+        if self.result is not None:
+            raise Stopped
+        self._state = after  # what is not on record is neither published nor true
         order: RoundOrder | None = None
         for effect in effects:
             if isinstance(effect, Emit):
@@ -372,7 +389,7 @@ class LoopingAgentLoop(OneRun):
 
     async def _wind_down(self) -> None:
         """Bring the run to its end, whatever state it is in."""
-        while self._state.phase not in (RoundPhase.DONE, RoundPhase.FAILED):
+        while not self._has_ended():
             try:
                 await self._step(self._ending())
             except Failed as failed:
@@ -414,26 +431,24 @@ class LoopingAgentLoop(OneRun):
         self._recorder.record(kind, data)
 
     async def _commit(self) -> None:
-        flush = partial(self._recorder.flush, sync=self._sync)
         try:
-            if self._sync and self._recorder.blocking:
-                # Shielded: a decision that was made and not told would be lost by a cancellation.
-                with anyio.CancelScope(shield=True):
-                    await anyio.to_thread.run_sync(flush)
-            else:
-                flush()
+            await self._commits()
         except Exception as error:
-            self._recorder = Recorder(None, self.run_id, SystemClock())
+            self._stop_recording()
             raise Failed("ledger", error) from error
 
-    def _make_result(self) -> LoopResult:
-        ending = self._state.ending
+    def _stop_recording(self) -> None:
+        self._recorder = Recorder(None, self.run_id, SystemClock())
+        self._commits = Commits(self._recorder, sync=False)
+
+    def _make_result(self, state: Round) -> LoopResult:
+        ending = state.ending
         dropped = self._buffer.statistics().dropped + self._lost
         if ending == "inner" and self.results:
             return msgspec.structs.replace(self.results[-1], dropped_frames=dropped)
         failure = self._failure
         return LoopResult(
-            status=NodeStatus.SUCCESS if self._state.phase is RoundPhase.DONE else NodeStatus.FAILURE,
+            status=NodeStatus.SUCCESS if state.phase is RoundPhase.DONE else NodeStatus.FAILURE,
             reason=cast(Any, ending) or "aborted",
             evidence=self._ingress.redact_text(f"{failure.phase}: {message_of(failure.error)}")
             if failure
