@@ -37,6 +37,7 @@ _HOMES = {
         "LedgerUnavailable",
         "MissingExtra",
         "ModelError",
+        "ResumeError",
         "RunNotFound",
         "ScriptExhausted",
         "StreamAborted",
@@ -118,6 +119,7 @@ _HOMES = {
         "ReplayReport",
         "replay",
     ),
+    "agentloop.resumes": ("resume",),
     "agentloop.scripted": (
         "Expect",
         "ScriptedAdapter",

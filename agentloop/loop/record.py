@@ -157,6 +157,10 @@ class RunRecord:
         twin._role, twin._turn, twin._closed = self._role, self._turn, self._closed
         return twin
 
+    def go_on(self, steps: int, out: OutDigest) -> None:
+        """Go on after that many steps and those frames."""
+        self._steps, self.out = steps, out
+
     def off(self) -> None:
         """Record nothing any more: the store has failed."""
         self._recorder, self._commits, self.on = None, None, False

@@ -1,0 +1,273 @@
+"""Going on with a recorded run: `resume` where it was cut off, `fork` from any of its steps.
+
+The ledger is replayed through the same rules that replays use, and what a driver has to know
+is gathered on the way: no turn that was finished is asked for again, no tool call that was
+answered is made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from agentloop.checks.trace import trace_entry
+from agentloop.errors import ResumeError
+from agentloop.frames import SYMBOLIC_ASSERTED, TOOL_CALL, Frame, Role
+from agentloop.ledger.chain import NO_ENTRIES
+from agentloop.ledger.reader import Entry, RunLedger
+from agentloop.ledger.summaries import CLOSED
+from agentloop.loop.agent import AgentLoop
+from agentloop.loop.cycle import CycleConfig, Emit, Order
+from agentloop.loop.history import turn_entry
+from agentloop.loop.options import LoopOptions
+from agentloop.loop.record import DRIVER
+from agentloop.loop.resumption import OpenTurn, RecordedCall, Resumption
+from agentloop.messages import CheckReport, SymbolicUpdate, ToolCall, ToolResult
+from agentloop.ports import LedgerStore
+from agentloop.replays import Diverged, LoopReplay, Progress
+
+__all__ = ("read_standing", "resume")
+
+#: What the record decides, and no option can.
+_RECORDED: Final = ("max_iterations", "max_retries", "evaluator_parse_retries", "extra_frames")
+
+
+class _Standing(LoopReplay):
+    """A replay that keeps what the driver of the run had in its hands."""
+
+    def __init__(self, opened: Mapping[str, Any], progress: Progress, store: LedgerStore) -> None:
+        super().__init__(opened, progress, store)
+        self.opened = opened
+        self.kept = Resumption(
+            run=str(opened["run"]), head=NO_ENTRIES, state=self._state, out=self._out, steps=0
+        )
+        self.kept.facts = {name: (value, "developer") for name, value in opened["symbolics"].items()}
+        self._asked: list[Mapping[str, Any]] = []
+        self._calls: dict[str, RecordedCall] = {}
+        self._prompt_frames: list[Frame] | None = None
+        self._turn_role: Role | None = None
+        #: What was told when the last decision was on record, and what was found out since.
+        self._told: list[Frame] = []
+        self._fresh: list[Frame] = []
+
+    def standing(self) -> Resumption:
+        """Return where the run stands after the entries taken."""
+        kept = self.kept
+        kept.state, kept.steps = self._state, self._progress.steps
+        kept.usage = self._usage
+        kept.event = self._event
+        kept.stop_reason = None if self._stop is None else self._stop.reason
+        orders: list[Order] = [effect for effect in self._ordered if not isinstance(effect, Emit)]
+        kept.order = orders[0] if orders else None
+        kept.unpublished = [*self._told, *self._fresh]
+        if self._turn_role is not None:
+            calls = [self._calls[step] for step in self._calls]
+            kept.open_turn = OpenTurn(role=self._turn_role, prompt=self._prompt_frames, calls=calls)
+        return kept
+
+    # ------------------------------------------------------------------------------- entries
+
+    def _input(self, entry: Entry) -> None:
+        super()._input(entry)
+        if entry.data["type"] == "INPUT":
+            self.kept.inbox.append(entry.data["text"])
+
+    def _prompt(self, entry: Entry) -> None:
+        super()._prompt(entry)
+        assert self._fold is not None
+        self.kept.turns = entry.data["turn"]
+        self._turn_role = self._fold.role
+        frames = entry.data.get("frames")
+        self._prompt_frames = None if frames is None else [Frame(kind, content) for kind, content in frames]
+        self._asked, self._calls = [], {}
+
+    def _frames(self, entry: Entry) -> None:
+        super()._frames(entry)
+        self._asked += [content for kind, content in entry.data.get("frames", ()) if kind == TOOL_CALL]
+
+    def _tool_started(self, entry: Entry) -> None:
+        data = entry.data
+        asked = data["call"]
+        call = ToolCall(
+            id=asked["id"], name=asked["name"], arguments=asked.get("arguments"),
+            raw_arguments=asked.get("raw"), step_id=data["step"], key=data["key"],
+        )  # fmt: skip
+        self._calls[data["step"]] = RecordedCall(step=data["step"], call=call, read_only=data["read_only"])
+
+    def _tool_result(self, entry: Entry) -> None:
+        super()._tool_result(entry)
+        step, result = entry.data["step"], entry.data["result"]
+        known = self._calls.get(step)
+        if known is None:  # refused, or answered from an interrupted turn: never begun in this one
+            content = self._asked[int(step.rpartition(".")[2]) - 1]
+            arguments, raw = content.get("arguments"), content.get("raw_arguments")
+            call = ToolCall(
+                id=result["id"], name=result["name"],
+                arguments=arguments if isinstance(arguments, dict) else None,
+                raw_arguments=raw if isinstance(raw, str) else arguments if isinstance(arguments, str) else None,
+                step_id=step,
+            )  # fmt: skip
+            known = self._calls[step] = RecordedCall(step=step, call=call)
+        known.result = result
+
+    def _turn_ended(self, entry: Entry) -> None:
+        super()._turn_ended(entry)
+        if "error" in entry.data:
+            return  # what follows from it was not decided: the turn is asked for again
+        fold, kept = self._ended, self.kept
+        self._turn_role = None
+        kept.finished[fold.role] = kept.finished.get(fold.role, 0) + 1
+        kept.retrieval_ids += fold.retrieval_ids
+        if fold.role == "evaluator":
+            kept.judging = tuple(fold.frames)
+            return
+        results = self._results()
+        kept.trace += results
+        kept.history.append(turn_entry(self._state.iteration, fold, results))
+
+    def _results(self) -> list[dict[str, Any]]:
+        """Return the turn's trace entries in the order of its calls."""
+        found, seen = [], dict[str, int]()
+        for known in sorted(self._calls.values(), key=lambda known: _number(known.step)):
+            assert known.result is not None  # a turn does not end before its calls are answered
+            call = known.call
+            again = seen[call.id] = seen.get(call.id, 0) + 1
+            result = msgspec.structs.replace(
+                ToolResult.from_content(known.result), id=call.id if again == 1 else f"{call.id}#{again}"
+            )
+            arguments = call.arguments if call.arguments is not None else (call.raw_arguments or {})
+            cycle, index = self._state.iteration, _number(known.step) - 1
+            found.append(trace_entry(result, cycle=cycle, index=index, arguments=arguments))
+        return found
+
+    def _checks(self, entry: Entry) -> None:
+        super()._checks(entry)
+        report = entry.data["report"]
+        self.kept.last_checks = CheckReport(all_passed=report["all_passed"], evidence=report["evidence"])
+        self.kept.history[-1]["checks"] = dict(report)
+
+    def _verdict(self, entry: Entry) -> None:
+        super()._verdict(entry)
+        result, kept = entry.data["result"], self.kept
+        kept.judging = None
+        kept.updates = msgspec.convert(result.get("symbolic_updates", ()), tuple[SymbolicUpdate, ...])
+        kept.history[-1]["evaluation"] = {"status": result["status"], "evidence": result["evidence"]}
+
+    def _symbolic(self, entry: Entry) -> None:
+        super()._symbolic(entry)
+        name, value = entry.data["name"], entry.data["value"]
+        if entry.data["op"] == "retract":
+            self.kept.facts.pop(name, None)
+        else:
+            self.kept.facts[name] = value, entry.data["by"]
+        content = {"name": name, "value": value, "op": entry.data["op"]}
+        self._fresh.append(Frame(SYMBOLIC_ASSERTED, content, seq=self._out.count))
+
+    def _step(self, entry: Entry) -> None:
+        super()._step(entry)
+        kept = self.kept
+        kept.updates, kept.judging, self._turn_role = (), None, None
+        if self._ordered:
+            kept.inbox = []
+        # Told once the step was on record, which is the last thing that is known.
+        emitted = [effect for effect in self._ordered if isinstance(effect, Emit)]
+        first = self._out.count - len(emitted) + 1
+        frames = [Frame(one.type, one.content, seq=first + place) for place, one in enumerate(emitted)]
+        self._told, self._fresh = [*self._fresh, *frames], []
+
+    def take(self, entry: Entry) -> None:
+        """Take one more entry."""
+        super().take(entry)
+        if entry.kind == "fact.tool_started":
+            self._tool_started(entry)
+        elif entry.kind == CLOSED:
+            self.kept.closed = True
+
+
+def _number(step: str) -> int:
+    return int(step.rpartition(".")[2])
+
+
+def read_standing(
+    store: LedgerStore, run: str, *, upto: int | None = None
+) -> tuple[Resumption, Mapping[str, Any]]:
+    """Return where a run stands, and the data of its first entry.
+
+    Args:
+        upto: The last entry that is looked at; None for all.
+
+    Raises:
+        RunNotFound: The store has no such run.
+        ResumeError: It cannot be gone on with: the message says why.
+        LedgerError: The ledger is damaged, or of a newer version.
+    """
+    ledger = RunLedger(store, run)
+    opened = ledger.opened
+    driver = opened.get("driver")
+    if driver != DRIVER:
+        raise ResumeError(run, f"it was driven by {driver!r}, this goes on with {DRIVER!r}")
+    replayed = _Standing(opened, Progress(), store)
+    head = NO_ENTRIES
+    try:
+        for entry, digest in ledger.hashed_entries():
+            if upto is not None and entry.seq > upto:
+                break
+            replayed.take(entry)
+            head = entry.seq, digest
+    except Diverged as diverged:
+        raise ResumeError(run, f"it does not replay, at {diverged.divergence}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, msgspec.ValidationError) as error:
+        raise ResumeError(run, f"it does not replay, at entry {head[0] + 1}: {error}") from error
+    standing = replayed.standing()
+    standing.head = head
+    return standing, opened
+
+
+def resume(store: LedgerStore, run: str, /, **options: Any) -> AgentLoop:
+    """Return a loop that goes on with a recorded run where it was cut off.
+
+    Turns that were finished are not asked for again, tool calls that were answered are not made
+    again. A turn that was cut off is asked for again with a note of what it had called; a call
+    of it that only reads, or that takes an idempotency key, may be made again, another one is
+    answered with ``unknown_outcome``. A run that has ended gives its result at once.
+
+    Args:
+        store: Where the run is recorded; it goes on there.
+        run: Its id.
+        **options: As for `create_agent_loop`: adapters, builders, parser, checks, tools. What
+            the record decides (limits, facts, node, labels, forwarded frames) cannot be given.
+
+    Raises:
+        RunNotFound: The store has no such run.
+        ResumeError: It cannot be gone on with.
+        LedgerError: The ledger is damaged, or of a newer version.
+        TypeError: An option that the record decides.
+    """
+    for name in (*_RECORDED, "node", "labels", "initial_symbolics", "forward_frames", "ledger", "run_id"):
+        if name in options:
+            raise TypeError(f"resume goes on with the recorded {name}: to change it, fork the run")
+    standing, opened = read_standing(store, run)
+    return _go_on(standing, opened, store, options)
+
+
+def _go_on(
+    standing: Resumption, opened: Mapping[str, Any], store: LedgerStore, options: dict[str, Any]
+) -> AgentLoop:
+    recorded = msgspec.convert(opened["config"], CycleConfig)
+    given = LoopOptions(
+        **options,
+        **{name: getattr(recorded, name) for name in _RECORDED},
+        node=opened["node"],
+        labels=opened["labels"],
+        forward_frames=opened["forward_frames"],
+        ledger=store,
+        run_id=standing.run,
+    )
+    for name, has in (("has_checks", bool(given.checks_list)), ("has_memory", given.graph is not None)):
+        if has is not getattr(recorded, name):
+            what = "checks_list" if name == "has_checks" else "graph"
+            problem = f"it was begun with{'out' if has else ''} {what}, and has to go on so"
+            raise ResumeError(standing.run, problem)
+    return AgentLoop(given, resumption=standing)
