@@ -44,6 +44,7 @@ from agentloop.loop.rounds import (
     OuterAborted,
     Round,
     RoundEvent,
+    RoundOrder,
     RoundsConfig,
     next_round,
 )
@@ -325,8 +326,10 @@ class OuterReplay:
         self._config = msgspec.convert(opened["config"], RoundsConfig)
         self._state = Round()
         self._event: RoundEvent | None = None
+        self._ordered: Sequence[Emit | RoundOrder] = ()
 
     def take(self, entry: Entry) -> None:
+        """Take the next entry."""
         data = entry.data
         match entry.kind:
             case "fact.input":
@@ -373,6 +376,7 @@ class OuterReplay:
             raise Diverged(entry, "to", entry.data.get("to"), str(error)) from None
         _same(entry, "to", self._state.phase.value)
         _same(entry, "effects", effect_names(effects))
+        self._ordered = effects
         for effect in effects:
             if isinstance(effect, Emit):
                 self._progress.frames += 1

@@ -7,13 +7,14 @@ answered is made again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from agentloop.checks.trace import trace_entry
-from agentloop.errors import ResumeError
+from agentloop.errors import ResumeError, RunNotFound
+from agentloop.factories import split_looping_options
 from agentloop.frames import SYMBOLIC_ASSERTED, TOOL_CALL, Frame, Role
 from agentloop.ledger.chain import NO_ENTRIES
 from agentloop.ledger.reader import Entry, RunLedger
@@ -21,17 +22,31 @@ from agentloop.ledger.summaries import CLOSED
 from agentloop.loop.agent import AgentLoop
 from agentloop.loop.cycle import CycleConfig, Emit, Order
 from agentloop.loop.history import turn_entry
+from agentloop.loop.looping import OUTER_DRIVER, LoopingAgentLoop, LoopingOptions
 from agentloop.loop.options import LoopOptions
 from agentloop.loop.record import DRIVER
-from agentloop.loop.resumption import OpenTurn, RecordedCall, Resumption
-from agentloop.messages import CheckReport, SymbolicUpdate, ToolCall, ToolResult
+from agentloop.loop.resumption import OpenTurn, OuterResumption, RecordedCall, Resumption
+from agentloop.loop.rounds import RoundOrder, RoundsConfig
+from agentloop.messages import (
+    CheckReport,
+    LoopResult,
+    NodeStatus,
+    SymbolicUpdate,
+    ToolCall,
+    ToolResult,
+)
 from agentloop.ports import LedgerStore
-from agentloop.replays import Diverged, LoopReplay, Progress
+from agentloop.replays import Diverged, LoopReplay, OuterReplay, Progress, ReplayReport
 
-__all__ = ("read_standing", "resume")
+__all__ = ("resume",)
 
+#: Limits and switches that stand in the record.
+_LIMITS: Final = ("max_iterations", "max_retries", "evaluator_parse_retries", "extra_frames")
 #: What the record decides, and no option can.
-_RECORDED: Final = ("max_iterations", "max_retries", "evaluator_parse_retries", "extra_frames")
+_REFUSED: Final[Mapping[object, Collection[str]]] = {
+    DRIVER: (*_LIMITS, "node", "labels", "initial_symbolics", "forward_frames", "ledger", "run_id"),
+    OUTER_DRIVER: ("max_iterations", "labels", "ledger", "run_id"),
+}
 
 
 class _Standing(LoopReplay):
@@ -190,27 +205,68 @@ def _number(step: str) -> int:
     return int(step.rpartition(".")[2])
 
 
-def read_standing(
-    store: LedgerStore, run: str, *, upto: int | None = None
-) -> tuple[Resumption, Mapping[str, Any]]:
-    """Return where a run stands, and the data of its first entry.
+class _OuterStanding(OuterReplay):
+    """The same for a looping run."""
 
-    Args:
-        upto: The last entry that is looked at; None for all.
+    def __init__(self, opened: Mapping[str, Any], progress: Progress, store: LedgerStore) -> None:
+        super().__init__(opened, progress, store)
+        self.kept = OuterResumption(run=str(opened["run"]), head=NO_ENTRIES, state=self._state, steps=0)
 
-    Raises:
-        RunNotFound: The store has no such run.
-        ResumeError: It cannot be gone on with: the message says why.
-        LedgerError: The ledger is damaged, or of a newer version.
-    """
+    def standing(self) -> OuterResumption:
+        """Return where the run stands after the entries taken."""
+        kept = self.kept
+        kept.state, kept.steps, kept.event = self._state, self._progress.steps, self._event
+        orders: list[RoundOrder] = [effect for effect in self._ordered if not isinstance(effect, Emit)]
+        kept.order = orders[0] if orders else None
+        kept.unpublished = [Frame(one.type, one.content) for one in self._ordered if isinstance(one, Emit)]
+        return kept
+
+    def take(self, entry: Entry) -> None:
+        """Take one more entry."""
+        super().take(entry)
+        if entry.kind == "fact.node":
+            self.kept.node, self.kept.nodes = entry.data["node"], self.kept.nodes + 1
+        elif entry.kind == CLOSED:
+            self.kept.closed = True
+
+    def _child(self, data: Mapping[str, Any]) -> None:
+        standing, opened, closed = _read(self._store, data["run"], _Standing, DRIVER, None)
+        kept = self.kept
+        kept.facts = standing.facts
+        for role, count in standing.finished.items():
+            kept.finished[role] = kept.finished.get(role, 0) + count
+        kept.results.append(_result(standing, opened, closed or data))
+        self._progress.children.append(ReplayReport(run=standing.run, ok=True, closed=standing.closed))
+
+
+def _result(run: Resumption, opened: Mapping[str, Any], ended: Mapping[str, Any]) -> LoopResult:
+    """Return the result of an inner run that has ended."""
+    return LoopResult(
+        status=NodeStatus(ended["status"]),
+        reason=ended["reason"],
+        evidence=ended.get("evidence"),
+        iterations=run.state.iteration,
+        retry_count=run.state.retry_count,
+        agent_text=run.state.agent_text,
+        symbolics={name: value for name, (value, _) in run.facts.items()},
+        usage=run.usage,
+        node=opened["node"],
+        run_id=run.run,
+    )
+
+
+def _read(
+    store: LedgerStore, run: str, fold: Callable[..., Any], driver: str, upto: int | None
+) -> tuple[Any, Mapping[str, Any], Mapping[str, Any] | None]:
+    """Return where a run stands, and the data of its first and, if it has ended, its last entry."""
     ledger = RunLedger(store, run)
     opened = ledger.opened
-    driver = opened.get("driver")
-    if driver != DRIVER:
-        raise ResumeError(run, f"it was driven by {driver!r}, this goes on with {DRIVER!r}")
-    replayed = _Standing(opened, Progress(), store)
+    if opened.get("driver") != driver:
+        raise ResumeError(run, f"it was driven by {opened.get('driver')!r}, not by {driver!r}")
+    progress = Progress()
     head = NO_ENTRIES
     try:
+        replayed = fold(opened, progress, store)
         for entry, digest in ledger.hashed_entries():
             if upto is not None and entry.seq > upto:
                 break
@@ -222,22 +278,28 @@ def read_standing(
         raise ResumeError(run, f"it does not replay, at entry {head[0] + 1}: {error}") from error
     standing = replayed.standing()
     standing.head = head
-    return standing, opened
+    return standing, opened, progress.result
 
 
-def resume(store: LedgerStore, run: str, /, **options: Any) -> AgentLoop:
+def resume(store: LedgerStore, run: str, /, **options: Any) -> AgentLoop | LoopingAgentLoop:
     """Return a loop that goes on with a recorded run where it was cut off.
 
     Turns that were finished are not asked for again, tool calls that were answered are not made
     again. A turn that was cut off is asked for again with a note of what it had called; a call
     of it that only reads, or that takes an idempotency key, may be made again, another one is
-    answered with ``unknown_outcome``. A run that has ended gives its result at once.
+    answered with ``unknown_outcome``. A run that has ended gives its result at once. What the
+    newest frames told may be told again.
+
+    Reading the run is linear in its length, about 10 us an entry.
 
     Args:
         store: Where the run is recorded; it goes on there.
-        run: Its id.
-        **options: As for `create_agent_loop`: adapters, builders, parser, checks, tools. What
-            the record decides (limits, facts, node, labels, forwarded frames) cannot be given.
+        run: Its id, of a single or a looping run.
+        **options: As for `create_agent_loop` or `create_looping_agent_loop`: adapters,
+            builders, parser, checks, tools, provider. What the record decides (limits, facts,
+            node, labels, forwarded frames) cannot be given. An adapter with a method
+            ``skip(turns)`` is told how many of its turns were finished; a node provider with
+            ``take_up(results, node)`` is told how the nodes so far ended.
 
     Raises:
         RunNotFound: The store has no such run.
@@ -245,25 +307,27 @@ def resume(store: LedgerStore, run: str, /, **options: Any) -> AgentLoop:
         LedgerError: The ledger is damaged, or of a newer version.
         TypeError: An option that the record decides.
     """
-    for name in (*_RECORDED, "node", "labels", "initial_symbolics", "forward_frames", "ledger", "run_id"):
+    driver = RunLedger(store, run).opened.get("driver")
+    for name in _REFUSED.get(driver, ()):
         if name in options:
             raise TypeError(f"resume goes on with the recorded {name}: to change it, fork the run")
-    standing, opened = read_standing(store, run)
-    return _go_on(standing, opened, store, options)
+    if driver == OUTER_DRIVER:
+        return _resume_outer(store, run, options)
+    standing, opened, _ = _read(store, run, _Standing, DRIVER, None)
+    return _loop(standing, opened, {**options, "ledger": store})
 
 
-def _go_on(
-    standing: Resumption, opened: Mapping[str, Any], store: LedgerStore, options: dict[str, Any]
-) -> AgentLoop:
+def _loop(standing: Resumption, opened: Mapping[str, Any], options: Mapping[str, Any]) -> AgentLoop:
     recorded = msgspec.convert(opened["config"], CycleConfig)
     given = LoopOptions(
-        **options,
-        **{name: getattr(recorded, name) for name in _RECORDED},
-        node=opened["node"],
-        labels=opened["labels"],
-        forward_frames=opened["forward_frames"],
-        ledger=store,
-        run_id=standing.run,
+        **{
+            **options,
+            **{name: getattr(recorded, name) for name in _LIMITS},
+            "node": opened["node"],
+            "labels": opened["labels"],
+            "forward_frames": opened["forward_frames"],
+            "run_id": standing.run,
+        }
     )
     for name, has in (("has_checks", bool(given.checks_list)), ("has_memory", given.graph is not None)):
         if has is not getattr(recorded, name):
@@ -271,3 +335,29 @@ def _go_on(
             problem = f"it was begun with{'out' if has else ''} {what}, and has to go on so"
             raise ResumeError(standing.run, problem)
     return AgentLoop(given, resumption=standing)
+
+
+def _resume_outer(store: LedgerStore, run: str, options: dict[str, Any]) -> LoopingAgentLoop:
+    standing, opened, _ = _read(store, run, _OuterStanding, OUTER_DRIVER, None)
+    recorded = msgspec.convert(opened["config"], RoundsConfig)
+    if recorded.has_provider is not (options.get("node_provider") is not None):
+        problem = (
+            f"it was begun with{'' if recorded.has_provider else 'out'} node_provider, and has to go on so"
+        )
+        raise ResumeError(run, problem)
+
+    def inner(inner_run: str, given: dict[str, Any]) -> AgentLoop | None:
+        try:
+            inside, first, _ = _read(store, inner_run, _Standing, DRIVER, None)
+        except RunNotFound:
+            return None
+        given.pop("initial_symbolics", None)
+        return _loop(inside, first, given)
+
+    standing.inner = inner
+    outer, within = split_looping_options(
+        {**options, "max_iterations": recorded.max_iterations, "labels": opened["labels"]}
+    )
+    return LoopingAgentLoop(
+        LoopingOptions(**{**outer, "ledger": store, "run_id": run}, inner_options=within), resumption=standing
+    )

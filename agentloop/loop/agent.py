@@ -65,7 +65,7 @@ from agentloop.loop.lifecycle import OneRun
 from agentloop.loop.options import LoopOptions
 from agentloop.loop.output import Output
 from agentloop.loop.record import RunRecord
-from agentloop.loop.resumption import OpenTurn, Resumption
+from agentloop.loop.resumption import OpenTurn, Resumption, set_facts, skip_turns
 from agentloop.loop.stall import StallWatch
 from agentloop.loop.turns import TurnFold
 from agentloop.loop.turntaker import TurnTaker
@@ -467,9 +467,7 @@ class AgentLoop(OneRun):
         self._usage, self._retrievals = dict(run.usage), list(run.retrieval_ids)
         self._inputs.extend(run.inbox)
         for role, count in run.finished.items():
-            skip = getattr(getattr(self._options, f"{role}_adapter"), "skip", None)
-            if skip is not None:
-                skip(count)
+            skip_turns(getattr(self._options, f"{role}_adapter"), count)
         for entry in run.trace:
             self._trace.append(entry)
         ctx = self.context
@@ -478,10 +476,7 @@ class AgentLoop(OneRun):
         ctx.iteration, ctx.retry_count = run.state.iteration, run.state.retry_count
         ctx.check_retry_count, ctx.last_evidence = run.state.check_retry_count, run.state.last_evidence
         ctx.last_checks = run.last_checks
-        for name in [name for name in self.symbolics if name not in run.facts]:
-            self.symbolics.retract_value(name)
-        for name, (value, by) in run.facts.items():
-            self.symbolics.assert_value(name, value, by=cast(Any, by))
+        set_facts(self.symbolics, run.facts)
 
     async def _go_on_from(self, run: Resumption) -> Order | None:
         """Settle what the recorded run had begun and return the order it had not done."""

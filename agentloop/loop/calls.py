@@ -31,9 +31,9 @@ class TurnCalls:
     """
 
     __slots__ = (
+        "_again",
         "_commit",
         "_ids",
-        "_again",
         "_ingress",
         "_limit",
         "_open",

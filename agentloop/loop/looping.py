@@ -18,6 +18,7 @@ from anyio.abc import TaskGroup
 from agentloop.determinism import Clock, RunIds, SystemClock
 from agentloop.errors import LedgerUnavailable, StreamAborted, StreamBusy, TurnError
 from agentloop.frames import PROGRESS_TYPES, TICK, Frame
+from agentloop.ledger.chain import NO_ENTRIES
 from agentloop.ledger.recorder import LEDGER_VERSION, Recorder
 from agentloop.loop.answers import must_wait
 from agentloop.loop.context import read_context, state_for
@@ -28,6 +29,7 @@ from agentloop.loop.lifecycle import OneRun
 from agentloop.loop.options import OverflowStrategy
 from agentloop.loop.output import deliver_now
 from agentloop.loop.record import Commits, effect_names
+from agentloop.loop.resumption import OuterResumption, set_facts, skip_turns
 from agentloop.loop.rounds import (
     ASK_AGAIN,
     ASK_NODE,
@@ -108,7 +110,7 @@ class LoopingAgentLoop(OneRun):
         run_id: Names the run in a ledger; inner runs are ``<run_id>/1``, ``<run_id>/2``, ….
     """
 
-    def __init__(self, options: LoopingOptions) -> None:
+    def __init__(self, options: LoopingOptions, *, resumption: OuterResumption | None = None) -> None:
         buffer = FrameBuffer(
             options.max_buffered_output_frames,
             options.output_overflow_strategy,
@@ -125,7 +127,8 @@ class LoopingAgentLoop(OneRun):
         self.run_id = options.run_id or RunIds(clock)()
         kept = options.ledger is not None or inner.get("graph") is not None
         self._ingress = Ingress(inner.get("redactor"), kept=kept)
-        self._recorder = Recorder(options.ledger, self.run_id, clock)
+        head = NO_ENTRIES if resumption is None else resumption.head
+        self._recorder = Recorder(options.ledger, self.run_id, clock, head=head)
         self._commits = Commits(self._recorder, sync=inner.get("durability", "power") == "power")
         self._steps = 0
         self._nodes = _Nodes(options.node_provider)
@@ -147,6 +150,9 @@ class LoopingAgentLoop(OneRun):
         # An inner loop gives up what refuses to stop after one grace; what then remains is ours.
         self._watch = Watchdog(grace_ms=2 * self._grace_ms, on_due=self._cut, on_overdue=self._abandon)
         self._abandoned = False
+        self._resumption = resumption
+        if resumption is not None:
+            self._take_up(resumption)
 
     @property
     def status(self) -> NodeStatus:
@@ -206,13 +212,42 @@ class LoopingAgentLoop(OneRun):
         await self._woken.wait()
         if self._abort_reason is not None:
             raise Stopped
-        self._record("fact.input", {"type": TICK})
-        order = await self._step(Began())
+        if self._resumption is None:
+            order = await self._begin()
+        else:
+            order = await self._go_on_from(self._resumption)
         while order is not None:
             if self._abort_reason is not None:
                 raise Stopped
             event = await self._perform(order)
             order = await self._step(event)
+
+    async def _begin(self) -> RoundOrder | None:
+        self._record("fact.input", {"type": TICK})
+        return await self._step(Began())
+
+    def _take_up(self, run: OuterResumption) -> None:
+        """Be where the recorded run was."""
+        self._state, self._steps, self._node = run.state, run.steps, run.node
+        self.results += run.results
+        if run.results and self._options.share_symbolics:
+            set_facts(self.symbolics, run.facts)
+        for role, count in run.finished.items():
+            skip_turns(self._inner_options.get(f"{role}_adapter"), count)
+        self._nodes.take_up(run)
+
+    async def _go_on_from(self, run: OuterResumption) -> RoundOrder | None:
+        """Return the order that the recorded run had not done."""
+        for frame in run.unpublished:
+            self._forward_now(frame, self._state.index)
+        if self._has_ended():
+            if not run.closed:
+                self._record_end(self._make_result(self._state))
+                await self._commit()
+            return None
+        if run.event is not None:
+            return await self._step(run.event)
+        return run.order if run.order is not None else await self._begin()
 
     async def _perform(self, order: RoundOrder) -> RoundEvent:
         index = self._state.index
@@ -250,8 +285,11 @@ class LoopingAgentLoop(OneRun):
             options |= {"ledger": self._options.ledger, "run_id": f"{self.run_id}/{index + 1}"}
         if self._options.clock is not None:
             options["clock"] = self._options.clock
+        options["node"] = self._node
+        resumption, self._resumption = self._resumption, None
         try:
-            inner = self._inner = self._options.inner_loop_factory(node=self._node, **options)
+            begun = None if resumption is None else resumption.inner(f"{self.run_id}/{index + 1}", options)
+            inner = self._inner = begun or self._options.inner_loop_factory(**options)
         except Exception as error:
             raise Failed("inner_loop_factory", error) from error
         try:
@@ -353,9 +391,7 @@ class LoopingAgentLoop(OneRun):
             },
         )
         if after.phase in _ENDED:
-            result = self._make_result(after)
-            closed = {"status": result.status.value, "reason": result.reason, "iterations": len(self.results)}
-            self._record("run.closed", closed)
+            self._record_end(self._make_result(after))
         self._next = after
         try:
             await self._commit()
@@ -417,7 +453,17 @@ class LoopingAgentLoop(OneRun):
     def _shown(self, content: dict[str, Any]) -> dict[str, Any]:
         return self._ingress.shown(Frame("", content)).content
 
+    def _record_end(self, result: LoopResult) -> None:
+        closed = {"status": result.status.value, "reason": result.reason, "iterations": len(self.results)}
+        self._record("run.closed", closed)
+
     def _open_record(self) -> None:
+        if self._resumption is not None:
+            if self._resumption.closed:
+                self._stop_recording()
+            else:
+                self._record("fact.resumed", {"after": self._resumption.head[0]})
+            return
         opened = {
             "version": LEDGER_VERSION,
             "driver": OUTER_DRIVER,
@@ -480,11 +526,26 @@ class _Nodes:
     def __init__(self, provider: Any) -> None:
         self._provider = provider
         self._iterator: Any = None
+        self._left_out = 0
         if provider is not None and not callable(provider):
             is_async = hasattr(provider, "__aiter__")
             self._iterator = aiter(provider) if is_async else iter(provider)
 
+    def take_up(self, run: OuterResumption) -> None:
+        """Be where the provider was when the run was cut off."""
+        tell = getattr(self._provider, "take_up", None)
+        if tell is not None:
+            tell(run.results, run.node)
+        # What an iterator gave before is on record; it is begun anew, so that much is left out.
+        self._left_out = 0 if self._iterator is None else run.nodes
+
     async def at(self, index: int) -> Any:
+        while self._left_out:
+            self._left_out -= 1
+            await self._next()
+        return await self._next(index)
+
+    async def _next(self, index: int = 0) -> Any:
         if self._iterator is None:
             node = self._provider(index)
             return await node if must_wait(node) else node

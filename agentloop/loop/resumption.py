@@ -5,8 +5,8 @@ Read from a ledger by `agentloop.resumes`; nothing here reads or writes one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import msgspec
 
@@ -14,10 +14,20 @@ from agentloop._canonical import Json, encode_text
 from agentloop.frames import TEXT, Frame, Role
 from agentloop.loop.cycle import CycleState, Event, Order
 from agentloop.loop.record import OutDigest
-from agentloop.messages import CheckReport, SymbolicUpdate, ToolCall
+from agentloop.loop.rounds import Round, RoundEvent, RoundOrder
+from agentloop.messages import CheckReport, LoopResult, SymbolicUpdate, ToolCall
 from agentloop.ports import Head
+from agentloop.symbolic import SymbolicState
 
-__all__ = ("OpenTurn", "RecordedCall", "Resumption", "continued")
+__all__ = (
+    "OpenTurn",
+    "OuterResumption",
+    "RecordedCall",
+    "Resumption",
+    "continued",
+    "set_facts",
+    "skip_turns",
+)
 
 
 class RecordedCall(msgspec.Struct, kw_only=True):
@@ -89,6 +99,34 @@ class Resumption(msgspec.Struct, kw_only=True):
     closed: bool = False
 
 
+class OuterResumption(msgspec.Struct, kw_only=True):
+    """A looping run up to its newest entry."""
+
+    run: str
+    head: Head
+    state: Round
+    #: Decisions so far.
+    steps: int
+    event: RoundEvent | None = None
+    order: RoundOrder | None = None
+    #: The newest node the provider gave.
+    node: Json = None
+    #: How often the provider was asked.
+    nodes: int = 0
+    #: How the inner runs ended that are known to have ended.
+    results: list[LoopResult] = []
+    #: Their turns of each role that were finished.
+    finished: dict[Role, int] = {}
+    #: The facts the newest of them left.
+    facts: dict[str, tuple[Json, str]] = {}
+    #: Frames that may not have reached everybody.
+    unpublished: list[Frame] = []
+    closed: bool = False
+    #: Makes an inner loop that goes on, for the run id and the options of a new one; None if
+    #: nothing of that inner run is on record.
+    inner: Callable[[str, dict[str, Any]], Any] = lambda run, options: None
+
+
 def continued(prompt: Sequence[Frame], calls: Sequence[RecordedCall]) -> list[Frame]:
     """Return the prompt of a turn that is asked for again, with what it had called already."""
     if not calls:
@@ -100,6 +138,21 @@ def continued(prompt: Sequence[Frame], calls: Sequence[RecordedCall]) -> list[Fr
             content = {**prompt[position].content, "text": prompt[position].text + note.text}
             return [*prompt[:position], Frame(TEXT, content), *prompt[position + 1 :]]
     return [*prompt, note]
+
+
+def set_facts(state: SymbolicState, facts: Mapping[str, tuple[Json, str]]) -> None:
+    """Make the state hold these facts and no others, each by its writer."""
+    for name in [name for name in state if name not in facts]:
+        state.retract_value(name)
+    for name, (value, by) in facts.items():
+        state.assert_value(name, value, by=cast(Any, by))
+
+
+def skip_turns(adapter: object, turns: int) -> None:
+    """Tell an adapter that has a script how many of its turns were finished before."""
+    skip = getattr(adapter, "skip", None)
+    if skip is not None and turns:
+        skip(turns)
 
 
 def _note(calls: Sequence[RecordedCall]) -> str:

@@ -10,8 +10,11 @@ import anyio
 import pytest
 
 from agentloop import (
+    AgentLoop,
     Frame,
     LedgerConflict,
+    LedgerEntry,
+    LoopingAgentLoop,
     LoopResult,
     ManualClock,
     MemoryLedgerStore,
@@ -21,6 +24,7 @@ from agentloop import (
     ScriptedAdapter,
     Tool,
     create_agent_loop,
+    create_looping_agent_loop,
     replay,
     resume,
 )
@@ -34,8 +38,9 @@ class World:
     """Tools that count what they did, and fresh adapters for the same script."""
 
     def __init__(self, agent: Sequence[Any], evaluator: Sequence[Any], **options: Any) -> None:
-        self.script, self.verdicts, self.options = agent, evaluator, options
+        self.verdicts, self.options = evaluator, options
         self.done: Counter[str] = Counter()
+        self.agent = ScriptedAdapter(agent)
 
     def tools(self) -> dict[str, Tool]:
         async def write(n: int) -> str:
@@ -58,7 +63,7 @@ class World:
 
     def given(self) -> dict[str, Any]:
         return loop_options(
-            ScriptedAdapter(self.script),
+            self.agent,
             ScriptedAdapter(self.verdicts),
             tool_adapters=self.tools(),
             **self.options,
@@ -119,6 +124,12 @@ def resumable(world: World) -> dict[str, Any]:
     return {name: value for name, value in world.given().items() if name not in RECORDED}
 
 
+def go_on(store: MemoryLedgerStore, world: World) -> AgentLoop:
+    loop = resume(store, "r", **resumable(world))
+    assert isinstance(loop, AgentLoop)
+    return loop
+
+
 async def recorded(world: World, **options: Any) -> tuple[Any, list[Frame], MemoryLedgerStore]:
     store = MemoryLedgerStore()
     loop = create_agent_loop(**{**world.given(), **options}, ledger=store, run_id="r", cleanup_timeout_ms=100)
@@ -139,7 +150,7 @@ async def test_every_prefix_resumes_to_the_same_end(scene: str) -> None:
     for cut_at in range(1, len(entries) + 1):
         where = f"after {cut_at}, {entries[cut_at - 1]}"
         cut, world = copied(store, cut_at), SCENES[scene]()
-        resumed = resume(cut, "r", **resumable(world))
+        resumed = go_on(cut, world)
         with anyio.fail_after(5):
             more_frames = await play(resumed)
         assert resumed.result is not None
@@ -156,13 +167,13 @@ async def test_every_prefix_resumes_to_the_same_end(scene: str) -> None:
 
 
 async def test_a_cut_off_run_repeats_no_call_that_was_answered() -> None:
-    loop, _, store = await recorded(SCENES["tools"]())
+    _, _, store = await recorded(SCENES["tools"]())
     entries = list(RunLedger(store, "r").entries())
     for cut_at in range(1, len(entries) + 1):
         begun = {e.data["step"]: e.data["call"] for e in entries[:cut_at] if e.kind == "fact.tool_started"}
         answered = {e.data["step"] for e in entries[:cut_at] if e.kind == "fact.tool_result"}
         cut, world = copied(store, cut_at), SCENES["tools"]()
-        resumed = resume(cut, "r", **resumable(world))
+        resumed = go_on(cut, world)
         with anyio.fail_after(5):
             await play(resumed)
         done = {name.split(" r/")[0] for name in world.done}
@@ -193,10 +204,9 @@ async def test_the_agent_is_told_what_its_interrupted_turn_had_called() -> None:
     _, _, store = await recorded(SCENES["tools"]())
     cut_at = 1 + kinds(store).index("fact.tool_started")
     cut, world = copied(store, cut_at), SCENES["tools"]()
-    resumed = resume(cut, "r", **resumable(world))
+    resumed = go_on(cut, world)
     await play(resumed)
-    agent = resumed._options.agent_adapter
-    assert isinstance(agent, ScriptedAdapter)
+    agent = world.agent
     (prompt,) = agent.prompts[0]
     assert prompt.text.startswith("go\n\n[This turn was interrupted")
     assert 'write({"n":1}): outcome unknown' in prompt.text
@@ -273,3 +283,104 @@ async def test_two_who_resume_the_same_run_do_not_both_go_on() -> None:
     assert first.result.status == "SUCCESS"
     assert second.result is not None
     assert isinstance(second.result.error, LedgerConflict)
+
+
+# ------------------------------------------------------------------------------------ looping
+
+
+class OrderedStore(MemoryLedgerStore):
+    """Remembers in which order entries of several runs came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order: list[tuple[str, LedgerEntry]] = []
+
+    def append(self, run: str, entries: Any, /, **options: Any) -> Any:
+        head = super().append(run, entries, **options)
+        self.order += [(run, entry) for entry in entries]
+        return head
+
+    def first(self, count: int) -> MemoryLedgerStore:
+        """Return a store that holds what was there after that many entries."""
+        cut = MemoryLedgerStore()
+        for run, entry in self.order[:count]:
+            cut.append(run, [entry], expected=entry.seq - 1, sync=True)
+        return cut
+
+
+NODES = [{"id": "a"}, {"id": "b"}, {"id": "c"}]
+AGENT = ["a1", "a2", "b1", "c1"]
+VERDICTS = [
+    more("a", [{"name": "n", "value": 1}]),
+    yes("a"),
+    no("b", [{"name": "n", "value": 2}]),
+    yes("c", [{"name": "m", "value": 3}]),
+]
+
+
+class TakesUp:
+    """A provider of a function, which has to be told what happened before."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+        self.asked: list[int] = []
+
+    def __call__(self, index: int) -> Any:
+        self.asked.append(index)
+        return NODES[index] if index < len(NODES) else None
+
+    def take_up(self, results: Sequence[LoopResult], node: Any) -> None:
+        self.told.append(([result.status.value for result in results], node))
+
+
+def outer_options(form: str) -> dict[str, Any]:
+    provider: Any = list(NODES) if form == "list" else TakesUp()
+    return {
+        **loop_options(AGENT, VERDICTS),
+        "node_provider": provider,
+        "should_continue": lambda result, index: True,
+        "inner_max_iterations": 3,
+    }
+
+
+@pytest.mark.parametrize("form", ["list", "function"])
+async def test_every_prefix_of_a_looping_run_resumes_to_the_same_end(form: str) -> None:
+    store = OrderedStore()
+    loop = create_looping_agent_loop(**outer_options(form), max_iterations=5, ledger=store, run_id="r")
+    await play(loop)
+    assert loop.result is not None
+    assert [result.status.value for result in loop.results] == ["SUCCESS", "FAILURE", "SUCCESS"]
+    for cut_at in range(1, len(store.order) + 1):
+        run, entry = store.order[cut_at - 1]
+        where = f"after {run} {entry.seq} {entry.kind}"
+        cut = store.first(cut_at)
+        if not any(run == "r" for run, _ in store.order[:cut_at]):
+            continue
+        resumed = resume(cut, "r", **outer_options(form))
+        assert isinstance(resumed, LoopingAgentLoop)
+        with anyio.fail_after(5):
+            await play(resumed)
+        assert resumed.result is not None
+        assert told(resumed.result) == told(loop.result), where
+        assert [told(result) for result in resumed.results] == [told(result) for result in loop.results], (
+            where
+        )
+        assert [result.node for result in resumed.results] == NODES, where
+        assert resumed.symbolics.get_all() == {"n": 2, "m": 3}, where
+        report = replay(cut, "r")
+        assert report.ok, (where, report)
+        assert report.closed
+
+
+async def test_a_provider_is_told_how_the_nodes_so_far_ended() -> None:
+    store = OrderedStore()
+    await play(
+        create_looping_agent_loop(**outer_options("function"), max_iterations=5, ledger=store, run_id="r")
+    )
+    place = next(n for n, (run, entry) in enumerate(store.order, 1) if run == "r/2" and entry.kind == "step")
+    options = outer_options("function")
+    resumed = resume(store.first(place), "r", **options)
+    await play(resumed)
+    provider = options["node_provider"]
+    assert provider.told == [(["SUCCESS"], {"id": "b"})]
+    assert provider.asked == [2, 3]
