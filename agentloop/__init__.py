@@ -119,7 +119,10 @@ _HOMES = {
         "ReplayReport",
         "replay",
     ),
-    "agentloop.resumes": ("resume",),
+    "agentloop.resumes": (
+        "fork",
+        "resume",
+    ),
     "agentloop.scripted": (
         "Expect",
         "ScriptedAdapter",

@@ -81,6 +81,7 @@ from agentloop.redact import Secret as Secret
 from agentloop.replays import Divergence as Divergence
 from agentloop.replays import ReplayReport as ReplayReport
 from agentloop.replays import replay as replay
+from agentloop.resumes import fork as fork
 from agentloop.resumes import resume as resume
 from agentloop.scripted import Expect as Expect
 from agentloop.scripted import ScriptedAdapter as ScriptedAdapter

@@ -266,6 +266,11 @@ class LoopReplay:
         fatal = entry.data.get("fatal", False)
         self._event = OutcomeRecorded(entry.data["failure"] if fatal else None)
 
+    def _forked(self, entry: Entry) -> None:
+        self._config = msgspec.convert(entry.data["config"], CycleConfig)
+        forward = entry.data["forward_frames"]
+        self._forward = None if forward == "*" else frozenset(forward)
+
     def _step(self, entry: Entry) -> None:
         self._progress.steps += 1
         _same(entry, "n", self._progress.steps)
@@ -313,6 +318,7 @@ _LOOP_ENTRIES: Final[Mapping[str, str]] = {
     "fact.symbolic": "_symbolic",
     "fact.callback_failed": "_callback_failed",
     "fact.outcome_written": "_outcome_written",
+    "fact.forked": "_forked",
     "step": "_step",
     "run.closed": "_closed",
 }

@@ -8,19 +8,22 @@ answered is made again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
 from agentloop.checks.trace import trace_entry
+from agentloop.determinism import RunIds
 from agentloop.errors import ResumeError, RunNotFound
 from agentloop.factories import split_looping_options
 from agentloop.frames import SYMBOLIC_ASSERTED, TOOL_CALL, Frame, Role
 from agentloop.ledger.chain import NO_ENTRIES
 from agentloop.ledger.reader import Entry, RunLedger
-from agentloop.ledger.summaries import CLOSED
-from agentloop.loop.agent import AgentLoop
-from agentloop.loop.cycle import CycleConfig, Emit, Order
+from agentloop.ledger.recorder import Recorder
+from agentloop.ledger.summaries import CLOSED, OPENED
+from agentloop.loop.agent import AgentLoop, cycle_config, shown_forward
+from agentloop.loop.cycle import Emit, Order
 from agentloop.loop.history import turn_entry
 from agentloop.loop.looping import OUTER_DRIVER, LoopingAgentLoop, LoopingOptions
 from agentloop.loop.options import LoopOptions
@@ -35,10 +38,10 @@ from agentloop.messages import (
     ToolCall,
     ToolResult,
 )
-from agentloop.ports import LedgerStore
+from agentloop.ports import Head, LedgerStore
 from agentloop.replays import Diverged, LoopReplay, OuterReplay, Progress, ReplayReport
 
-__all__ = ("resume",)
+__all__ = ("fork", "resume")
 
 #: Limits and switches that stand in the record.
 _LIMITS: Final = ("max_iterations", "max_retries", "evaluator_parse_retries", "extra_frames")
@@ -56,8 +59,9 @@ class _Standing(LoopReplay):
         super().__init__(opened, progress, store)
         self.opened = opened
         self.kept = Resumption(
-            run=str(opened["run"]), head=NO_ENTRIES, state=self._state, out=self._out, steps=0
-        )
+            run=str(opened["run"]), head=NO_ENTRIES, config=self._config, forward=opened["forward_frames"],
+            state=self._state, out=self._out, steps=0,
+        )  # fmt: skip
         self.kept.facts = {name: (value, "developer") for name, value in opened["symbolics"].items()}
         self._asked: list[Mapping[str, Any]] = []
         self._calls: dict[str, RecordedCall] = {}
@@ -70,7 +74,7 @@ class _Standing(LoopReplay):
     def standing(self) -> Resumption:
         """Return where the run stands after the entries taken."""
         kept = self.kept
-        kept.state, kept.steps = self._state, self._progress.steps
+        kept.config, kept.state, kept.steps = self._config, self._state, self._progress.steps
         kept.usage = self._usage
         kept.event = self._event
         kept.stop_reason = None if self._stop is None else self._stop.reason
@@ -191,6 +195,10 @@ class _Standing(LoopReplay):
         first = self._out.count - len(emitted) + 1
         frames = [Frame(one.type, one.content, seq=first + place) for place, one in enumerate(emitted)]
         self._told, self._fresh = [*self._fresh, *frames], []
+
+    def _forked(self, entry: Entry) -> None:
+        super()._forked(entry)
+        self.kept.forward = entry.data["forward_frames"]
 
     def take(self, entry: Entry) -> None:
         """Take one more entry."""
@@ -318,23 +326,76 @@ def resume(store: LedgerStore, run: str, /, **options: Any) -> AgentLoop | Loopi
 
 
 def _loop(standing: Resumption, opened: Mapping[str, Any], options: Mapping[str, Any]) -> AgentLoop:
-    recorded = msgspec.convert(opened["config"], CycleConfig)
-    given = LoopOptions(
-        **{
-            **options,
-            **{name: getattr(recorded, name) for name in _LIMITS},
-            "node": opened["node"],
-            "labels": opened["labels"],
-            "forward_frames": opened["forward_frames"],
-            "run_id": standing.run,
-        }
-    )
+    recorded = standing.config
+    given = LoopOptions(**{**options, **_kept(standing, opened), "run_id": standing.run})
     for name, has in (("has_checks", bool(given.checks_list)), ("has_memory", given.graph is not None)):
         if has is not getattr(recorded, name):
             what = "checks_list" if name == "has_checks" else "graph"
             problem = f"it was begun with{'out' if has else ''} {what}, and has to go on so"
             raise ResumeError(standing.run, problem)
     return AgentLoop(given, resumption=standing)
+
+
+def fork(store: LedgerStore, run: str, /, *, at: int, run_id: str | None = None, **options: Any) -> AgentLoop:
+    """Return a loop that begins a new run as a recorded one had begun, up to one of its entries.
+
+    The new run holds the entries it shares with the old one, so it replays and resumes by
+    itself; the old one is not touched. Whatever is given may differ from then on: adapters,
+    prompts, checks, limits. Limits that are not given stay as they were.
+
+    Args:
+        store: Where the run is recorded; the new one goes there too.
+        run: The id of a single run.
+        at: The number of the last entry that is shared, from 1.
+        run_id: The new run's; by default one that sorts by time.
+        **options: As for `create_agent_loop`, but for ``initial_symbolics`` and ``ledger``.
+
+    Raises:
+        RunNotFound: The store has no such run.
+        ResumeError: It is a looping run, does not replay, or has ended at that entry.
+        LedgerConflict: There is a run with the new id.
+        ValueError: There is no entry of that number.
+        TypeError: An option that the record decides.
+    """
+    for name in ("initial_symbolics", "ledger"):
+        if name in options:
+            raise TypeError(f"fork goes on with the recorded {name}")
+    standing, opened, _ = _read(store, run, _Standing, DRIVER, at)
+    if at < 1 or standing.head[0] != at:
+        raise ValueError(f"run {run} has the entries 1 to {_last(store, run)}, and none is number {at}")
+    if standing.closed:
+        raise ResumeError(run, f"it has ended at entry {at}: fork it at an earlier one")
+    given = LoopOptions(**{**_kept(standing, opened), **options, "ledger": store})
+    given = msgspec.structs.replace(given, run_id=run_id or RunIds(given.clock)())
+    standing.head = _begin_fork(store, run, at, given)
+    return AgentLoop(given, resumption=standing)
+
+
+def _kept(standing: Resumption, opened: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that stand in the record."""
+    limits = {name: getattr(standing.config, name) for name in _LIMITS}
+    return {
+        **limits, "node": opened["node"], "labels": opened["labels"], "forward_frames": standing.forward,
+    }  # fmt: skip
+
+
+def _begin_fork(store: LedgerStore, run: str, at: int, given: LoopOptions) -> Head:
+    """Begin the new run with the entries it shares with the old one, and return its head."""
+    new = given.run_id
+    assert new is not None
+    recorder = Recorder(store, new, given.clock)
+    own = {"run": new, "node": given.node, "labels": dict(given.labels)}
+    for entry in islice(RunLedger(store, run).entries(), at):
+        recorder.record(entry.kind, {**entry.data, **own} if entry.kind == OPENED else entry.data)
+    config = msgspec.structs.asdict(cycle_config(given))
+    forked = {"run": run, "at": at, "config": config, "forward_frames": shown_forward(given)}
+    recorder.record("fact.forked", forked)
+    recorder.flush(sync=True)
+    return recorder.head
+
+
+def _last(store: LedgerStore, run: str) -> int:
+    return sum(1 for _ in RunLedger(store, run).entries())
 
 
 def _resume_outer(store: LedgerStore, run: str, options: dict[str, Any]) -> LoopingAgentLoop:

@@ -18,6 +18,7 @@ import msgspec
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
+from agentloop._canonical import Json
 from agentloop.checks.default import DefaultChecks, as_check_report, create_default_deterministic_checks
 from agentloop.checks.trace import ToolTrace
 from agentloop.determinism import CounterIds, RunIds
@@ -85,7 +86,7 @@ from agentloop.verdict import as_evaluator_result
 if TYPE_CHECKING:
     from agentloop.loop.memory import MemoryWriter
 
-__all__ = ("AgentLoop",)
+__all__ = ("AgentLoop", "cycle_config", "shown_forward")
 
 _log = logging.getLogger("agentloop.loop")
 #: Phases of what must not fail, not even while a run is stopped.
@@ -145,14 +146,7 @@ class AgentLoop(OneRun):
         self._parse = _given(options.parse_evaluator_output)
         self._check_names = options.checks_list or ()
         self._checks = _checks(options, self.symbolics)
-        self._config = CycleConfig(
-            max_iterations=options.max_iterations,
-            max_retries=options.max_retries,
-            evaluator_parse_retries=options.evaluator_parse_retries,
-            has_checks=bool(options.checks_list),
-            has_memory=options.graph is not None,
-            extra_frames=options.extra_frames,
-        )
+        self._config = cycle_config(options)
         self._state = self._before = CycleState()
         self._trace = ToolTrace(options.tool_trace_scope)
         ledger = options.ledger
@@ -405,8 +399,7 @@ class AgentLoop(OneRun):
                 "symbolics": self.symbolics.get_all(),
             }
             shown = self._ingress.shown(Frame("", given)).content
-            forward = "*" if self._turns.forward is None else sorted(self._turns.forward)
-            self._record.opened(self._config, forward=forward, **shown)
+            self._record.opened(self._config, forward=shown_forward(self._options), **shown)
 
     def _step(self, event: Event) -> Order | None:
         """Decide, put the decision on record, stage its frames; return the order it gave."""
@@ -752,6 +745,23 @@ class AgentLoop(OneRun):
             node=self.context.node,
             run_id=self.run_id,
         )
+
+
+def cycle_config(options: LoopOptions) -> CycleConfig:
+    """Return what the rules need of the options."""
+    return CycleConfig(
+        max_iterations=options.max_iterations,
+        max_retries=options.max_retries,
+        evaluator_parse_retries=options.evaluator_parse_retries,
+        has_checks=bool(options.checks_list),
+        has_memory=options.graph is not None,
+        extra_frames=options.extra_frames,
+    )
+
+
+def shown_forward(options: LoopOptions) -> Json:
+    """Return what a ledger says of the frames that are forwarded."""
+    return "*" if options.forward_frames == "*" else sorted({*options.forward_frames})
 
 
 def _new_run_id(options: LoopOptions) -> str:

@@ -12,7 +12,7 @@ import msgspec
 
 from agentloop._canonical import Json, encode_text
 from agentloop.frames import TEXT, Frame, Role
-from agentloop.loop.cycle import CycleState, Event, Order
+from agentloop.loop.cycle import CycleConfig, CycleState, Event, Order
 from agentloop.loop.record import OutDigest
 from agentloop.loop.rounds import Round, RoundEvent, RoundOrder
 from agentloop.messages import CheckReport, LoopResult, SymbolicUpdate, ToolCall
@@ -66,6 +66,9 @@ class Resumption(msgspec.Struct, kw_only=True):
 
     run: str
     head: Head
+    config: CycleConfig
+    #: Types of adapters' frames that are forwarded; ``"*"`` for all.
+    forward: Json
     state: CycleState
     out: OutDigest
     #: Decisions so far.

@@ -25,6 +25,7 @@ from agentloop import (
     Tool,
     create_agent_loop,
     create_looping_agent_loop,
+    fork,
     replay,
     resume,
 )
@@ -283,6 +284,70 @@ async def test_two_who_resume_the_same_run_do_not_both_go_on() -> None:
     assert first.result.status == "SUCCESS"
     assert second.result is not None
     assert isinstance(second.result.error, LedgerConflict)
+
+
+# --------------------------------------------------------------------------------------- fork
+
+
+@pytest.mark.parametrize("scene", SCENES)
+async def test_a_fork_from_any_entry_comes_to_the_same_end_if_nothing_is_changed(scene: str) -> None:
+    loop, _, store = await recorded(SCENES[scene]())
+    before = [(entry.seq, entry.hash) for entry in store.read("r")]
+    for at in range(1, len(before)):
+        forked = fork(store, "r", at=at, run_id=f"f{at}", **resumable(SCENES[scene]()))
+        with anyio.fail_after(5):
+            await play(forked)
+        assert forked.result is not None
+        assert told(forked.result) == told(loop.result), at
+        report = replay(store, f"f{at}")
+        assert report.ok, (at, report.divergence)
+        # The fork is a run like any other: it can be cut off and resumed too.
+        cut = copied(store, at + 2, f"f{at}")
+        resumed = resume(cut, f"f{at}", **resumable(SCENES[scene]()))
+        await play(resumed)
+        assert resumed.result is not None
+        assert told(resumed.result) == told(loop.result), at
+    assert [(entry.seq, entry.hash) for entry in store.read("r")] == before
+
+
+async def test_a_fork_may_have_other_limits_models_and_frames() -> None:
+    _, _, store = await recorded(SCENES["limit"]())
+    steps = [entry.seq for entry in RunLedger(store, "r").entries() if entry.kind == "step"]
+    second_cycle = steps[2]
+    # An adapter that has a script leaves out the turns that are shared.
+    agent = ScriptedAdapter(["shared", "another way", "and on", "and on"])
+    options = loop_options(agent, [more(), more(), more(), yes("at last")], max_iterations=6)
+    forked = fork(store, "r", at=second_cycle, run_id="f", forward_frames=(), **options)
+    frames = await play(forked)
+    assert forked.result is not None
+    assert (forked.result.status, forked.result.evidence) == ("SUCCESS", "at last")
+    assert [past["agent_text"] for past in forked.context.history] == [
+        "one",
+        "another way",
+        "and on",
+        "and on",
+    ]
+    assert not [frame for frame in frames if frame.type == "TEXT"]
+    report = replay(store, "f")
+    assert report.ok, report.divergence
+    (said,) = [entry.data for entry in RunLedger(store, "f").entries() if entry.kind == "fact.forked"]
+    assert (said["run"], said["at"], said["config"]["max_iterations"]) == ("r", second_cycle, 6)
+
+
+async def test_a_fork_that_cannot_be_says_why() -> None:
+    _, _, store = await recorded(SCENES["evaluator"]())
+    end = len(kinds(store))
+    options = resumable(SCENES["evaluator"]())
+    with pytest.raises(ResumeError, match=f"ended at entry {end}"):
+        fork(store, "r", at=end, **options)
+    for at in (0, -1, end + 1):
+        with pytest.raises(ValueError, match=f"entries 1 to {end}, and none is number {at}"):
+            fork(store, "r", at=at, **options)
+    with pytest.raises(LedgerConflict):
+        fork(store, "r", at=3, run_id="r", **options)
+    with pytest.raises(TypeError, match="recorded ledger"):
+        fork(store, "r", at=3, ledger=store, **options)
+    assert [summary.run for summary in store.runs()] == ["r"]
 
 
 # ------------------------------------------------------------------------------------ looping
