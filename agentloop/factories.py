@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, ParamSpec
 
 import msgspec
@@ -12,8 +12,9 @@ from agentloop.loop.options import LoopOptions, check_count
 
 if TYPE_CHECKING:
     from agentloop.loop.looping import LoopingAgentLoop
+    from agentloop.loop.resumption import Resumption
 
-__all__ = ("create_agent_loop", "create_looping_agent_loop", "split_looping_options")
+__all__ = ("create_agent_loop", "create_looping_agent_loop", "go_on", "split_looping_options")
 
 P = ParamSpec("P")
 
@@ -53,8 +54,16 @@ def create_agent_loop(**options: Any) -> AgentLoop:
         TypeError: An option is unknown or has the wrong type.
         ValueError: A number is out of range, or a word is none of the legal ones.
     """
+    resumption = options.pop("resumption", None)  # a looping run that is resumed hands it to its factory
     _refuse_unknown("create_agent_loop", options, _LOOP)
-    return AgentLoop(LoopOptions(**options))
+    return AgentLoop(LoopOptions(**options)) if resumption is None else go_on(resumption, options)
+
+
+def go_on(resumption: Resumption, options: Mapping[str, Any]) -> AgentLoop:
+    """Return a loop that goes on where a recorded run stands; what the record decides stays so."""
+    _refuse_unknown("resume", dict(options), _LOOP)
+    decided = {**resumption.recorded_options(), "initial_symbolics": {}}
+    return AgentLoop(LoopOptions(**{**options, **decided}), resumption=resumption)
 
 
 def create_looping_agent_loop(

@@ -16,7 +16,7 @@ import msgspec
 from agentloop.checks.trace import trace_entry
 from agentloop.determinism import RunIds
 from agentloop.errors import ResumeError, RunNotFound
-from agentloop.factories import split_looping_options
+from agentloop.factories import go_on, split_looping_options
 from agentloop.frames import SYMBOLIC_ASSERTED, TOOL_CALL, Frame, Role
 from agentloop.ledger.chain import NO_ENTRIES
 from agentloop.ledger.reader import Entry, RunLedger
@@ -28,7 +28,7 @@ from agentloop.loop.history import turn_entry
 from agentloop.loop.looping import OUTER_DRIVER, LoopingAgentLoop, LoopingOptions
 from agentloop.loop.options import LoopOptions
 from agentloop.loop.record import DRIVER
-from agentloop.loop.resumption import OpenTurn, OuterResumption, RecordedCall, Resumption
+from agentloop.loop.resumption import LIMITS, OpenTurn, OuterResumption, RecordedCall, Resumption
 from agentloop.loop.rounds import RoundOrder, RoundsConfig
 from agentloop.messages import (
     CheckReport,
@@ -43,11 +43,9 @@ from agentloop.replays import Diverged, LoopReplay, OuterReplay, Progress, Repla
 
 __all__ = ("fork", "resume")
 
-#: Limits and switches that stand in the record.
-_LIMITS: Final = ("max_iterations", "max_retries", "evaluator_parse_retries", "extra_frames")
 #: What the record decides, and no option can.
 _REFUSED: Final[Mapping[object, Collection[str]]] = {
-    DRIVER: (*_LIMITS, "node", "labels", "initial_symbolics", "forward_frames", "ledger", "run_id"),
+    DRIVER: (*LIMITS, "node", "labels", "initial_symbolics", "forward_frames", "ledger", "run_id"),
     OUTER_DRIVER: ("max_iterations", "labels", "ledger", "run_id"),
 }
 
@@ -59,8 +57,9 @@ class _Standing(LoopReplay):
         super().__init__(opened, progress, store)
         self.opened = opened
         self.kept = Resumption(
-            run=str(opened["run"]), head=NO_ENTRIES, config=self._config, forward=opened["forward_frames"],
-            state=self._state, out=self._out, steps=0,
+            run=str(opened["run"]), head=NO_ENTRIES, config=self._config, node=opened["node"],
+            labels=opened["labels"], forward=opened["forward_frames"], state=self._state, out=self._out,
+            steps=0,
         )  # fmt: skip
         self.kept.facts = {name: (value, "developer") for name, value in opened["symbolics"].items()}
         self._asked: list[Mapping[str, Any]] = []
@@ -238,16 +237,16 @@ class _OuterStanding(OuterReplay):
             self.kept.closed = True
 
     def _child(self, data: Mapping[str, Any]) -> None:
-        standing, opened, closed = _read(self._store, data["run"], _Standing, DRIVER, None)
+        standing, closed = _read(self._store, data["run"], _Standing, DRIVER, None)
         kept = self.kept
         kept.facts = standing.facts
         for role, count in standing.finished.items():
             kept.finished[role] = kept.finished.get(role, 0) + count
-        kept.results.append(_result(standing, opened, closed or data))
+        kept.results.append(_result(standing, closed or data))
         self._progress.children.append(ReplayReport(run=standing.run, ok=True, closed=standing.closed))
 
 
-def _result(run: Resumption, opened: Mapping[str, Any], ended: Mapping[str, Any]) -> LoopResult:
+def _result(run: Resumption, ended: Mapping[str, Any]) -> LoopResult:
     """Return the result of an inner run that has ended."""
     return LoopResult(
         status=NodeStatus(ended["status"]),
@@ -258,15 +257,15 @@ def _result(run: Resumption, opened: Mapping[str, Any], ended: Mapping[str, Any]
         agent_text=run.state.agent_text,
         symbolics={name: value for name, (value, _) in run.facts.items()},
         usage=run.usage,
-        node=opened["node"],
+        node=run.node,
         run_id=run.run,
     )
 
 
 def _read(
     store: LedgerStore, run: str, fold: Callable[..., Any], driver: str, upto: int | None
-) -> tuple[Any, Mapping[str, Any], Mapping[str, Any] | None]:
-    """Return where a run stands, and the data of its first and, if it has ended, its last entry."""
+) -> tuple[Any, Mapping[str, Any] | None]:
+    """Return where a run stands and, if it has ended, the data of its last entry."""
     ledger = RunLedger(store, run)
     opened = ledger.opened
     if opened.get("driver") != driver:
@@ -286,7 +285,7 @@ def _read(
         raise ResumeError(run, f"it does not replay, at entry {head[0] + 1}: {error}") from error
     standing = replayed.standing()
     standing.head = head
-    return standing, opened, progress.result
+    return standing, progress.result
 
 
 def resume(store: LedgerStore, run: str, /, **options: Any) -> AgentLoop | LoopingAgentLoop:
@@ -321,19 +320,8 @@ def resume(store: LedgerStore, run: str, /, **options: Any) -> AgentLoop | Loopi
             raise TypeError(f"resume goes on with the recorded {name}: to change it, fork the run")
     if driver == OUTER_DRIVER:
         return _resume_outer(store, run, options)
-    standing, opened, _ = _read(store, run, _Standing, DRIVER, None)
-    return _loop(standing, opened, {**options, "ledger": store})
-
-
-def _loop(standing: Resumption, opened: Mapping[str, Any], options: Mapping[str, Any]) -> AgentLoop:
-    recorded = standing.config
-    given = LoopOptions(**{**options, **_kept(standing, opened), "run_id": standing.run})
-    for name, has in (("has_checks", bool(given.checks_list)), ("has_memory", given.graph is not None)):
-        if has is not getattr(recorded, name):
-            what = "checks_list" if name == "has_checks" else "graph"
-            problem = f"it was begun with{'out' if has else ''} {what}, and has to go on so"
-            raise ResumeError(standing.run, problem)
-    return AgentLoop(given, resumption=standing)
+    standing, _ = _read(store, run, _Standing, DRIVER, None)
+    return go_on(standing, {**options, "ledger": store})
 
 
 def fork(store: LedgerStore, run: str, /, *, at: int, run_id: str | None = None, **options: Any) -> AgentLoop:
@@ -360,23 +348,17 @@ def fork(store: LedgerStore, run: str, /, *, at: int, run_id: str | None = None,
     for name in ("initial_symbolics", "ledger"):
         if name in options:
             raise TypeError(f"fork goes on with the recorded {name}")
-    standing, opened, _ = _read(store, run, _Standing, DRIVER, at)
+    standing, _ = _read(store, run, _Standing, DRIVER, at)
     if at < 1 or standing.head[0] != at:
         raise ValueError(f"run {run} has the entries 1 to {_last(store, run)}, and none is number {at}")
     if standing.closed:
         raise ResumeError(run, f"it has ended at entry {at}: fork it at an earlier one")
-    given = LoopOptions(**{**_kept(standing, opened), **options, "ledger": store})
-    given = msgspec.structs.replace(given, run_id=run_id or RunIds(given.clock)())
+    given = LoopOptions(**{**standing.recorded_options(), **options, "ledger": store, "run_id": run_id})
+    if run_id is None:
+        given = msgspec.structs.replace(given, run_id=RunIds(given.clock)())
     standing.head = _begin_fork(store, run, at, given)
+    standing.config = cycle_config(given)
     return AgentLoop(given, resumption=standing)
-
-
-def _kept(standing: Resumption, opened: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that stand in the record."""
-    limits = {name: getattr(standing.config, name) for name in _LIMITS}
-    return {
-        **limits, "node": opened["node"], "labels": opened["labels"], "forward_frames": standing.forward,
-    }  # fmt: skip
 
 
 def _begin_fork(store: LedgerStore, run: str, at: int, given: LoopOptions) -> Head:
@@ -399,7 +381,8 @@ def _last(store: LedgerStore, run: str) -> int:
 
 
 def _resume_outer(store: LedgerStore, run: str, options: dict[str, Any]) -> LoopingAgentLoop:
-    standing, opened, _ = _read(store, run, _OuterStanding, OUTER_DRIVER, None)
+    standing, _ = _read(store, run, _OuterStanding, OUTER_DRIVER, None)
+    opened = RunLedger(store, run).opened
     recorded = msgspec.convert(opened["config"], RoundsConfig)
     if recorded.has_provider is not (options.get("node_provider") is not None):
         problem = (
@@ -407,13 +390,12 @@ def _resume_outer(store: LedgerStore, run: str, options: dict[str, Any]) -> Loop
         )
         raise ResumeError(run, problem)
 
-    def inner(inner_run: str, given: dict[str, Any]) -> AgentLoop | None:
+    def inner(inner_run: str) -> Resumption | None:
         try:
-            inside, first, _ = _read(store, inner_run, _Standing, DRIVER, None)
+            inside: Resumption = _read(store, inner_run, _Standing, DRIVER, None)[0]
         except RunNotFound:
             return None
-        given.pop("initial_symbolics", None)
-        return _loop(inside, first, given)
+        return inside
 
     standing.inner = inner
     outer, within = split_looping_options(

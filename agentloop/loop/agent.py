@@ -147,6 +147,8 @@ class AgentLoop(OneRun):
         self._check_names = options.checks_list or ()
         self._checks = _checks(options, self.symbolics)
         self._config = cycle_config(options)
+        if resumption is not None:
+            resumption.check(self._config)
         self._state = self._before = CycleState()
         self._trace = ToolTrace(options.tool_trace_scope)
         ledger = options.ledger

@@ -288,8 +288,10 @@ class LoopingAgentLoop(OneRun):
         options["node"] = self._node
         resumption, self._resumption = self._resumption, None
         try:
-            begun = None if resumption is None else resumption.inner(f"{self.run_id}/{index + 1}", options)
-            inner = self._inner = begun or self._options.inner_loop_factory(**options)
+            begun = None if resumption is None else resumption.inner(f"{self.run_id}/{index + 1}")
+            if begun is not None:
+                options["resumption"] = begun
+            inner = self._inner = self._options.inner_loop_factory(**options)
         except Exception as error:
             raise Failed("inner_loop_factory", error) from error
         try:

@@ -6,11 +6,12 @@ Read from a ledger by `agentloop.resumes`; nothing here reads or writes one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 
 from agentloop._canonical import Json, encode_text
+from agentloop.errors import ResumeError
 from agentloop.frames import TEXT, Frame, Role
 from agentloop.loop.cycle import CycleConfig, CycleState, Event, Order
 from agentloop.loop.record import OutDigest
@@ -20,6 +21,7 @@ from agentloop.ports import Head
 from agentloop.symbolic import SymbolicState
 
 __all__ = (
+    "LIMITS",
     "OpenTurn",
     "OuterResumption",
     "RecordedCall",
@@ -28,6 +30,10 @@ __all__ = (
     "set_facts",
     "skip_turns",
 )
+
+
+#: Limits and switches that stand in the record.
+LIMITS: Final = ("max_iterations", "max_retries", "evaluator_parse_retries", "extra_frames")
 
 
 class RecordedCall(msgspec.Struct, kw_only=True):
@@ -67,6 +73,8 @@ class Resumption(msgspec.Struct, kw_only=True):
     run: str
     head: Head
     config: CycleConfig
+    node: Json
+    labels: dict[str, Json]
     #: Types of adapters' frames that are forwarded; ``"*"`` for all.
     forward: Json
     state: CycleState
@@ -101,6 +109,26 @@ class Resumption(msgspec.Struct, kw_only=True):
     #: The run has its last entry: there is nothing to go on with.
     closed: bool = False
 
+    def recorded_options(self) -> dict[str, Any]:
+        """Return the options that the record decides."""
+        limits = {name: getattr(self.config, name) for name in LIMITS}
+        return {
+            **limits, "node": self.node, "labels": self.labels, "forward_frames": self.forward, "run_id": self.run,
+        }  # fmt: skip
+
+    def check(self, config: CycleConfig) -> None:
+        """Refuse options under which the rules would decide otherwise.
+
+        Raises:
+            ResumeError: Names the option.
+        """
+        for name, option in (("has_checks", "checks_list"), ("has_memory", "graph")):
+            had = getattr(self.config, name)
+            if had is not getattr(config, name):
+                raise ResumeError(
+                    self.run, f"it was begun with{'' if had else 'out'} {option}, and has to go on so"
+                )
+
 
 class OuterResumption(msgspec.Struct, kw_only=True):
     """A looping run up to its newest entry."""
@@ -125,9 +153,8 @@ class OuterResumption(msgspec.Struct, kw_only=True):
     #: Frames that may not have reached everybody.
     unpublished: list[Frame] = []
     closed: bool = False
-    #: Makes an inner loop that goes on, for the run id and the options of a new one; None if
-    #: nothing of that inner run is on record.
-    inner: Callable[[str, dict[str, Any]], Any] = lambda run, options: None
+    #: Where the inner run of that id stands; None if nothing of it is on record.
+    inner: Callable[[str], Resumption | None] = lambda run: None
 
 
 def continued(prompt: Sequence[Frame], calls: Sequence[RecordedCall]) -> list[Frame]:
