@@ -7,7 +7,7 @@ answered is made again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -41,13 +41,12 @@ from agentloop.messages import (
 from agentloop.ports import Head, LedgerStore
 from agentloop.replays import Diverged, LoopReplay, OuterReplay, Progress, ReplayReport
 
-__all__ = ("fork", "resume")
+__all__ = ("OUTER_REFUSED", "REFUSED", "fork", "resume")
 
-#: What the record decides, and no option can.
-_REFUSED: Final[Mapping[object, Collection[str]]] = {
-    DRIVER: (*LIMITS, "node", "labels", "initial_symbolics", "forward_frames", "ledger", "run_id"),
-    OUTER_DRIVER: ("max_iterations", "labels", "ledger", "run_id"),
-}
+#: What the record of a single run decides, and no option can.
+REFUSED: Final = (*LIMITS, "node", "labels", "initial_symbolics", "forward_frames", "ledger", "run_id")
+#: The same of a looping run; each inner run has a record of its own.
+OUTER_REFUSED: Final = ("max_iterations", "labels", "ledger", "run_id")
 
 
 class _Standing(LoopReplay):
@@ -315,7 +314,7 @@ def resume(store: LedgerStore, run: str, /, **options: Any) -> AgentLoop | Loopi
         TypeError: An option that the record decides.
     """
     driver = RunLedger(store, run).opened.get("driver")
-    for name in _REFUSED.get(driver, ()):
+    for name in OUTER_REFUSED if driver == OUTER_DRIVER else REFUSED:
         if name in options:
             raise TypeError(f"resume goes on with the recorded {name}: to change it, fork the run")
     if driver == OUTER_DRIVER:
