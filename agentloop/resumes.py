@@ -63,6 +63,7 @@ class _Standing(LoopReplay):
         self.kept.facts = {name: (value, "developer") for name, value in opened["symbolics"].items()}
         self._asked: list[Mapping[str, Any]] = []
         self._calls: dict[str, RecordedCall] = {}
+        self._before = OpenTurn(role="agent")
         self._prompt_frames: list[Frame] | None = None
         self._turn_role: Role | None = None
         #: What was told when the last decision was on record, and what was found out since.
@@ -80,8 +81,7 @@ class _Standing(LoopReplay):
         kept.order = orders[0] if orders else None
         kept.unpublished = [*self._told, *self._fresh]
         if self._turn_role is not None:
-            calls = [self._calls[step] for step in self._calls]
-            kept.open_turn = OpenTurn(role=self._turn_role, prompt=self._prompt_frames, calls=calls)
+            kept.open_turn = OpenTurn(role=self._turn_role, prompt=self._prompt_frames, calls=self._pending())
         return kept
 
     # ------------------------------------------------------------------------------- entries
@@ -92,13 +92,21 @@ class _Standing(LoopReplay):
             self.kept.inbox.append(entry.data["text"])
 
     def _prompt(self, entry: Entry) -> None:
+        was_open = self._turn_role is not None
         super()._prompt(entry)
         assert self._fold is not None
         self.kept.turns = entry.data["turn"]
         self._turn_role = self._fold.role
-        frames = entry.data.get("frames")
-        self._prompt_frames = None if frames is None else [Frame(kind, content) for kind, content in frames]
+        if not was_open:
+            frames = entry.data.get("frames")
+            self._prompt_frames = frames and [Frame(kind, content) for kind, content in frames]
+        # A turn that was cut off is asked for again: what it had called is still not to be repeated.
+        self._before = OpenTurn(role=self._fold.role, calls=self._pending() if was_open else [])
         self._asked, self._calls = [], {}
+
+    def _pending(self) -> list[RecordedCall]:
+        """Return the calls of the open turn, those first that it has not asked for again."""
+        return [*self._before.calls, *self._calls.values()]
 
     def _frames(self, entry: Entry) -> None:
         super()._frames(entry)
@@ -111,12 +119,13 @@ class _Standing(LoopReplay):
             id=asked["id"], name=asked["name"], arguments=asked.get("arguments"),
             raw_arguments=asked.get("raw"), step_id=data["step"], key=data["key"],
         )  # fmt: skip
+        self._before.take(call)
         self._calls[data["step"]] = RecordedCall(step=data["step"], call=call, read_only=data["read_only"])
 
     def _tool_result(self, entry: Entry) -> None:
         super()._tool_result(entry)
         step, result = entry.data["step"], entry.data["result"]
-        known = self._calls.get(step)
+        known = self._calls.get(step) or self._left(step)
         if known is None:  # refused, or answered from an interrupted turn: never begun in this one
             content = self._asked[int(step.rpartition(".")[2]) - 1]
             arguments, raw = content.get("arguments"), content.get("raw_arguments")
@@ -126,8 +135,13 @@ class _Standing(LoopReplay):
                 raw_arguments=raw if isinstance(raw, str) else arguments if isinstance(arguments, str) else None,
                 step_id=step,
             )  # fmt: skip
+            self._before.take(call)
             known = self._calls[step] = RecordedCall(step=step, call=call)
         known.result = result
+
+    def _left(self, step: str) -> RecordedCall | None:
+        """Return the call of an earlier life that was answered now, as unknown."""
+        return next((known for known in self._before.calls if known.step == step), None)
 
     def _turn_ended(self, entry: Entry) -> None:
         super()._turn_ended(entry)

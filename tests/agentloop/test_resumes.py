@@ -201,6 +201,36 @@ async def test_a_cut_off_run_repeats_no_call_that_was_answered() -> None:
         assert not_begun <= done, cut_at
 
 
+async def test_a_run_that_is_cut_off_twice_repeats_nothing_either() -> None:
+    loop, _, store = await recorded(SCENES["tools"]())
+    first_life = list(RunLedger(store, "r").entries())
+    begun = [entry.seq for entry in first_life if entry.kind in ("fact.tool_started", "fact.tool_result")]
+    for cut_at in begun:
+        once, world = copied(store, cut_at), SCENES["tools"]()
+        with anyio.fail_after(5):
+            await play(go_on(once, world))
+        entries = list(RunLedger(once, "r").entries())
+        (resumed_at,) = [entry.seq for entry in entries if entry.kind == "fact.resumed"]
+        for again_at in range(resumed_at, len(entries)):
+            answered = Counter(
+                f"{entry.data['call']['name']} {entry.data['call']['arguments'].get('n')}"
+                for entry in entries[:again_at]
+                if entry.kind == "fact.tool_started" and not entry.data["read_only"]
+            )
+            twice, world = copied(once, again_at), SCENES["tools"]()
+            last = go_on(twice, world)
+            with anyio.fail_after(5):
+                await play(last)
+            assert last.result is not None
+            assert told(last.result) == told(loop.result), (cut_at, again_at)
+            done = {name.split(" r/")[0] for name in world.done}
+            for name in answered:
+                if name.startswith("write"):
+                    assert name not in done, (cut_at, again_at, name)
+            report = replay(twice, "r")
+            assert report.ok, (cut_at, again_at, report.divergence)
+
+
 async def test_the_agent_is_told_what_its_interrupted_turn_had_called() -> None:
     _, _, store = await recorded(SCENES["tools"]())
     cut_at = 1 + kinds(store).index("fact.tool_started")
