@@ -76,7 +76,7 @@ def compile_guard(text: object) -> Guard:
     found = _compiled(plain)
     if isinstance(found, Guard):
         return found
-    raise GuardError(found.problem, found.position)
+    raise GuardError(found.problem, position=found.position)
 
 
 def eval_guard(text: str, context: Mapping[str, Json]) -> bool:

@@ -93,7 +93,7 @@ def _tokens(text: str) -> Iterator[_Token]:
         kind, found = match.lastgroup or "wrong", match[0]
         if kind == "wrong":
             problem = "a text without its closing quote" if found in "\"'" else f"unexpected {shown(found)}"
-            raise GuardError(problem, match.start())
+            raise GuardError(problem, position=match.start())
         if kind != "space":
             yield _Token(kind, found, match.start())
     yield _Token("end", "", len(text))
@@ -113,7 +113,7 @@ class _Parser:
 
     def _unexpected(self, wanted: str) -> GuardError:
         found = "the end" if self._now.kind == "end" else shown(self._now.text)
-        return GuardError(f"unexpected {found}, expected {wanted}", self._now.at)
+        return GuardError(f"unexpected {found}, expected {wanted}", position=self._now.at)
 
     def _expect(self, sign: str) -> None:
         if self._now.kind != "sign" or self._now.text != sign:
@@ -152,7 +152,7 @@ class _Parser:
 
     def _unary(self, depth: int) -> _Node:
         if depth > MAX_DEPTH:
-            raise GuardError(f"nested deeper than {MAX_DEPTH} levels", self._now.at)
+            raise GuardError(f"nested deeper than {MAX_DEPTH} levels", position=self._now.at)
         if self._now == ("sign", "!", self._now.at):
             self._take()
             return self._joined(_Node(_not(_test(self._unary(depth + 1))), boolean=True))
@@ -218,19 +218,21 @@ def _number(text: str, at: int) -> int | float:
     if "." in rest:
         return math.nan
     if len(whole) > MAX_INT_DIGITS + whole.startswith("-"):
-        raise GuardError(f"a number of more than {MAX_INT_DIGITS} digits", at)
+        raise GuardError(f"a number of more than {MAX_INT_DIGITS} digits", position=at)
     if not rest:
         return int(whole)
     value = float(text)
     if not math.isfinite(value):
-        raise GuardError(f"the number {shown(text)} is too large", at)
+        raise GuardError(f"the number {shown(text)} is too large", position=at)
     return value
 
 
 def _text(quoted: str, at: int) -> str:
     def plain(match: re.Match[str]) -> str:
         if match[1] not in _ESCAPES:
-            raise GuardError(f"unknown escape {shown(match[0])}, expected \\\\ \\\" \\' \\n \\r \\t", at)
+            raise GuardError(
+                f"unknown escape {shown(match[0])}, expected \\\\ \\\" \\' \\n \\r \\t", position=at
+            )
         return _ESCAPES[match[1]]
 
     return re.sub(_ESCAPE, plain, quoted[1:-1]) if "\\" in quoted else quoted[1:-1]
@@ -240,9 +242,9 @@ def _segments(text: str, at: int) -> list[str]:
     segments = text.split(".")
     for segment in segments:
         if not segment:
-            raise GuardError(f"an empty part in the path {shown(text)}", at)
+            raise GuardError(f"an empty part in the path {shown(text)}", position=at)
         if segment in _FORBIDDEN:
-            raise GuardError(f"the path {shown(text)} has the forbidden part {segment!r}", at)
+            raise GuardError(f"the path {shown(text)} has the forbidden part {segment!r}", position=at)
     return segments
 
 
