@@ -181,8 +181,12 @@ def _same_scalar(a: Json, b: Json, meter: Meter) -> bool:
         if len(a) != len(b):
             return False
         _spend(meter, len(a) // CHARACTERS_PER_UNIT)
-    elif isinstance(a, int) and a.bit_length() > _BITS_PER_UNIT:
-        _spend(meter, a.bit_length() // _BITS_PER_UNIT)
+    elif isinstance(a, int):
+        if a.bit_length() > _BITS_PER_UNIT:
+            _spend(meter, a.bit_length() // _BITS_PER_UNIT)
+            return settled(a) is not MISSING and bool(a == b)
+    elif isinstance(a, float) and not math.isfinite(a):
+        return False
     return bool(a == b)
 
 
