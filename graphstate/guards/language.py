@@ -88,6 +88,7 @@ CONTEXT: Mapping[str, str] = {
     "stat.emaReward": "moving average of its rewards",
     "stat.successes": "rewards above zero",
     "stat.failures": "rewards below zero",
+    "payload, tags, kind": "the same as to, toTags, toKind: how the predicate of a zone speaks of a node",
     "vars": "the object that the caller passed as vars, {} if none",
 }
 

@@ -230,8 +230,10 @@ def _number(text: str, at: int) -> int | float:
 def _text(quoted: str, at: int) -> str:
     def plain(match: re.Match[str]) -> str:
         if match[1] not in _ESCAPES:
-            known = "\\\\, \\', \\\", \\n, \\r, \\t"
-            raise GuardError(f"unknown escape {match[0]}, expected {known}", position=at + 1 + match.start())
+            problem = f"unknown escape: a backslash before {shown(match[1])}"
+            raise GuardError(
+                f"{problem}, expected \\\\, \\', \\\", \\n, \\r or \\t", position=at + 1 + match.start()
+            )
         return _ESCAPES[match[1]]
 
     return re.sub(_ESCAPE, plain, quoted[1:-1]) if "\\" in quoted else quoted[1:-1]

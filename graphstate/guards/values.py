@@ -43,7 +43,7 @@ PAIRS_PER_UNIT = 1_024
 #: for two lists or two objects, before their members
 _PER_PAIR = 4
 _BITS_PER_UNIT = 8 * CHARACTERS_PER_UNIT
-_MAX_BITS = (10**MAX_INT_DIGITS - 1).bit_length()
+_MAX_INT = 10**MAX_INT_DIGITS
 
 
 class Exhausted(Exception):
@@ -100,7 +100,7 @@ def settled(value: Json) -> Json:
     if kind in _OWN:
         return value
     if kind is int:
-        return value if value.bit_length() <= _MAX_BITS else MISSING
+        return value if -_MAX_INT < value < _MAX_INT else MISSING
     if kind is float:
         return value if math.isfinite(value) else MISSING
     if issubclass(kind, (dict, list, tuple)):
