@@ -23,6 +23,7 @@ from graphstate.guards.values import (
     Meter,
     contains,
     equal,
+    is_partial,
     member,
     ordered,
     settled,
@@ -362,6 +363,8 @@ def _with_constant(sign: str, left: Run, value: Json) -> Condition:
 
     def differs(context: Context, meter: Meter) -> bool:
         found = left(context, meter)
-        return found is not MISSING and not (type(found) in kinds and found == value)
+        if type(found) in kinds:
+            return bool(found != value)
+        return not is_partial(found)
 
     return is_same if sign == "==" else differs
