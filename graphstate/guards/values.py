@@ -91,6 +91,7 @@ _SHAPES: dict[type, type] = {
 _KINDS: dict[type, tuple[type, ...]] = {
     str: (str,), bool: (bool,), type(None): (type(None),), int: (int, float), float: (int, float),
 }  # fmt: skip
+#: of these every value is JSON (or missing), and exactly what it seems
 _OWN = frozenset({str, bool, type(None), dict, list, tuple, _Missing})
 
 
