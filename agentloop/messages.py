@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from agentloop._canonical import Json
-from agentloop.errors import ErrorClass
+from agentloop.errors import ErrorClass, ErrorValue
 
 __all__ = (
     "TOOL_ERRORS",
@@ -81,14 +81,8 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
 
 
-class ToolError(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a tool call failed."""
-
-    error_class: ErrorClass
-    #: Dotted and stable, as ``tool.timeout``.
-    code: str
-    message: str
-    detail: dict[str, Any] = {}
+#: Why a tool call failed.
+ToolError = ErrorValue
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
