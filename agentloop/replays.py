@@ -50,10 +50,22 @@ from agentloop.loop.rounds import (
 )
 from agentloop.loop.turns import TurnFold, is_forwarded
 from agentloop.messages import NodeStatus
+from agentloop.orchestrator.folding import Mismatch, RunFold
+from agentloop.orchestrator.recording import DRIVER as ORCHESTRATOR
+from agentloop.orchestrator.recording import shown_frames
 from agentloop.ports import LedgerStore
 from agentloop.verdict import create_default_evaluator_parser
 
-__all__ = ("Diverged", "Divergence", "LoopReplay", "OuterReplay", "Progress", "ReplayReport", "replay")
+__all__ = (
+    "Diverged",
+    "Divergence",
+    "LoopReplay",
+    "OrchestratorReplay",
+    "OuterReplay",
+    "Progress",
+    "ReplayReport",
+    "replay",
+)
 
 FrameHook = Callable[[Frame], object]
 
@@ -390,4 +402,34 @@ class OuterReplay:
                     self._progress.on_frame(Frame(effect.type, effect.content))
 
 
-_REPLAYERS: Final[Mapping[str, Any]] = {DRIVER: LoopReplay, OUTER_DRIVER: OuterReplay}
+class OrchestratorReplay:
+    """Feeds the facts of an orchestrated run to its reducer."""
+
+    def __init__(self, opened: Mapping[str, Any], progress: Progress, store: LedgerStore) -> None:
+        self._progress = progress
+        self._fold = RunFold(opened)
+
+    def take(self, entry: Entry) -> None:
+        """Take the next entry."""
+        progress = self._progress
+        streamed = self._fold.state.partial is not None
+        try:
+            event = self._fold.take(entry)
+        except Mismatch as mismatch:
+            raise Diverged(entry, mismatch.what, mismatch.recorded, mismatch.replayed) from None
+        if entry.kind == "run.closed":
+            progress.result = entry.data
+        if event is None:
+            return
+        progress.steps += 1
+        for frame in shown_frames(event, streamed=streamed):
+            progress.frames += 1
+            if progress.on_frame is not None:
+                progress.on_frame(frame)
+
+
+_REPLAYERS: Final[Mapping[str, Any]] = {
+    DRIVER: LoopReplay,
+    OUTER_DRIVER: OuterReplay,
+    ORCHESTRATOR: OrchestratorReplay,
+}

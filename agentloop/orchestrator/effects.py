@@ -321,7 +321,9 @@ class Effects:
         known = driver.before.executions.get(step_id)
         if known is not None:
             return known
-        read_only, keyed = tools.read_only(call.name), tools.accepts_key(call.name)
+        # What does not exist changes nothing either.
+        read_only = tools.read_only(call.name) or all(spec.name != call.name for spec in tools.specs)
+        keyed = tools.accepts_key(call.name)
         begun_before = step_id in driver.before.started
         if begun_before and not (read_only or keyed):
             execution = _unknown(call, step_id)

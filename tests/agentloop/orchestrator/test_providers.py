@@ -18,7 +18,6 @@ from agentloop import (
     ModelError,
     ModelReply,
     ModelRequest,
-    Ok,
     RecordingProvider,
     StreamingProvider,
     TaskError,
@@ -38,7 +37,8 @@ CALL = ModelCall()
 
 
 async def reply(provider: Any, request: ModelRequest = REQUEST) -> ModelReply:
-    return expect(await provider.generate(request, CALL))
+    made: ModelReply = expect(await provider.generate(request, CALL))
+    return made
 
 
 async def test_v098_reasons_to_stop() -> None:
@@ -218,4 +218,4 @@ async def test_chunks_of_a_failure() -> None:
             raise AssertionError("a failure has no frames")
     assert raised.value.error.code == "x.y"  # type: ignore[attr-defined]
     provider.skip(3)
-    assert (await provider.generate(REQUEST, CALL)) != Ok(None)
+    assert isinstance(await provider.generate(REQUEST, CALL), Err)

@@ -158,7 +158,7 @@ def test_v021_nothing_happens_after_the_end() -> None:
 
 def test_v022_the_table_is_whole() -> None:
     assert len(ORCHESTRATION.events) == 17
-    assert {event_name_of(each) for each in Event.__args__} == {*ORCHESTRATION.events}  # type: ignore[attr-defined]
+    assert {event_name_of(each) for each in Event.__args__} == {*ORCHESTRATION.events}
     reached, todo = {Phase.INIT}, [Phase.INIT]
     while todo:
         for following in ORCHESTRATION.rows[todo.pop()].values():

@@ -59,7 +59,7 @@ async def test_v095_the_tools_as_a_prompt_lists_them() -> None:
 
 
 async def test_v096_wrong_arguments_do_not_reach_the_handler() -> None:
-    ran = []
+    ran: list[Any] = []
     result = await asked(search(handler=ran.append), {"q": 1, "x": 2})
     assert isinstance(result, Err)
     error = result.error
