@@ -15,7 +15,16 @@ import msgspec
 
 from agentloop._canonical import Json
 from agentloop.errors import IllegalTransition, LedgerError
-from agentloop.frames import ERROR, SYMBOLIC_ASSERTED, TEXT, TICK, TOOL_RESULT, Frame, Role
+from agentloop.frames import (
+    CHILD_RUN,
+    ERROR,
+    SYMBOLIC_ASSERTED,
+    TEXT,
+    TICK,
+    TOOL_RESULT,
+    Frame,
+    Role,
+)
 from agentloop.ledger.reader import Entry, RunLedger
 from agentloop.loop.cycle import (
     Aborted,
@@ -186,7 +195,7 @@ class LoopReplay:
     """Feeds the facts of an agent-evaluator run to `cycle.decide`."""
 
     def __init__(self, opened: Mapping[str, Any], progress: Progress, store: LedgerStore) -> None:
-        self._progress = progress
+        self._progress, self._store = progress, store
         self._config = msgspec.convert(opened["config"], CycleConfig)
         forward = opened["forward_frames"]
         self._forward = None if forward == "*" else frozenset(forward)
@@ -229,8 +238,19 @@ class LoopReplay:
             raise Diverged(entry, "turn", entry.data.get("turn"), None)
         for frame_type, content in entry.data.get("frames", ()):
             fold.feed(Frame(frame_type, content))
+            if frame_type == CHILD_RUN:
+                self._child_run(entry, content)
             if is_forwarded(frame_type, self._forward):
                 self._stage(frame_type, {**content, "role": fold.role} if frame_type == TEXT else content)
+
+    def _child_run(self, entry: Entry, content: Mapping[str, Any]) -> None:
+        """Replay the run that was the agent of this turn, which must be the same to its last entry."""
+        report = replay(self._store, content["run"], recompute=self._progress.recompute)
+        self._progress.children.append(report)
+        if report.ok:
+            seq, digest = RunLedger(self._store, content["run"]).verify().head
+            if [content["entries"], content["hash"]] != [seq, digest.hex()]:
+                raise Diverged(entry, "child", [content["entries"], content["hash"]], [seq, digest.hex()])
 
     def _turn_ended(self, entry: Entry) -> None:
         self._frames(entry)

@@ -60,6 +60,8 @@ class RunDriver:
         self.broken: InvariantViolation | None = None
         self._steps = 0
         self._closed = False
+        #: Whether the run had begun before.
+        self.resumed = standing is not None
         if standing is None:
             goal = self.ingress.text(options.goal)
             self.state = RunState.initial(options.run_id, goal, options.clock.now_ms())

@@ -20,12 +20,12 @@ from agentloop.ledger.recorder import Recorder
 from agentloop.ledger.summaries import CLOSED, OPENED
 from agentloop.orchestrator.config import RunConfig, read_config
 from agentloop.orchestrator.folding import Mismatch, RunFold
-from agentloop.orchestrator.options import Deps, read_options
+from agentloop.orchestrator.options import Deps, RunOptions, read_options
 from agentloop.orchestrator.recording import DRIVER
 from agentloop.orchestrator.runtime import Orchestrator
 from agentloop.ports import Head, LedgerStore
 
-__all__ = ("RECORDED", "fork_run", "resume_run")
+__all__ = ("RECORDED", "fork_run", "read_standing", "resume_run")
 
 #: What the record decides, and no option can.
 RECORDED: Final = ("goal", "config", "seed", "run_id", "ledger", "labels")
@@ -68,6 +68,12 @@ def _deps(given: Deps | None, fold: RunFold) -> Deps:
 
 def resume_run(store: LedgerStore, run: str, /, **options: Any) -> Orchestrator:
     """Return a run that goes on where a recorded one was cut off; see `agentloop.resume`."""
+    given, fold, head = read_standing(store, run, **options)
+    return Orchestrator(given, standing=fold, head=head)
+
+
+def read_standing(store: LedgerStore, run: str, /, **options: Any) -> tuple[RunOptions, RunFold, Head]:
+    """Return what a recorded run is given when it goes on, where it stands, and its newest entry."""
     for name in RECORDED:
         if name in options:
             raise TypeError(f"resume goes on with the recorded {name}: to change it, fork the run")
@@ -84,7 +90,7 @@ def resume_run(store: LedgerStore, run: str, /, **options: Any) -> Orchestrator:
     skip = getattr(given.provider, "skip", None)
     if skip is not None and fold.calls:
         skip(fold.calls)
-    return Orchestrator(given, standing=fold, head=head)
+    return given, fold, head
 
 
 def fork_run(
