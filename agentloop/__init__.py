@@ -106,6 +106,7 @@ _HOMES = {
         "Retry",
         "as_duplex",
     ),
+    "agentloop.orchestrator.agent": ("OrchestratedAgent",),
     "agentloop.orchestrator.assembly": ("PassthroughAssembler",),
     "agentloop.orchestrator.config": (
         "Budget",
@@ -205,6 +206,7 @@ _HOMES = {
         "ScriptedAdapter",
         "Sleep",
     ),
+    "agentloop.signatures": ("tool",),
     "agentloop.streams": (
         "BufferDuplex",
         "BufferSink",
