@@ -6,6 +6,7 @@ a class. Whether and when a call is made is the reducer's and the driver's busin
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
@@ -209,4 +210,4 @@ def render_value(value: Json) -> str:
     if isinstance(value, str):
         return value
     # In the order of insertion, which the value's author chose; the value is known to be JSON.
-    return "" if value is None else msgspec.json.encode(value).decode()
+    return "" if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
