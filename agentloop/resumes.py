@@ -114,6 +114,9 @@ class _Standing(LoopReplay):
         super()._frames(entry)
         self._asked += [content for kind, content in entry.data.get("frames", ()) if kind == TOOL_CALL]
 
+    def _child_run(self, entry: Entry, content: Mapping[str, Any]) -> None:
+        """Leave the run of a finished turn alone: nothing of it is needed to go on."""
+
     def _tool_started(self, entry: Entry) -> None:
         data = entry.data
         asked = data["call"]

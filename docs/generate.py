@@ -498,6 +498,9 @@ camel case. `None` takes a limit away where that is said to be possible.
 
 {config}
 
+A result of a tool that is longer than `max_result_tokens` is shown in part; from then on the model can
+call `read_more`, which reads on in it.
+
 ## The record
 
 The ledger keeps a `fact.*` for each event from outside and a `step` for each decision. A window

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 
 from agentloop._canonical import Json
-from agentloop.errors import InvariantViolation
+from agentloop.errors import InvariantViolation, LedgerError
 from agentloop.ledger.chain import NO_ENTRIES
 from agentloop.ledger.recorder import Recorder
 from agentloop.orchestrator.events import (
@@ -58,6 +58,8 @@ class RunDriver:
         self.warnings: list[str] = []
         #: What the reducer raised: the program is wrong, and nothing goes on.
         self.broken: InvariantViolation | None = None
+        #: Why the record cannot be kept: nothing goes on without it.
+        self.lost: LedgerError | None = None
         self._steps = 0
         self._closed = False
         #: Whether the run had begun before.
@@ -165,11 +167,15 @@ class RunDriver:
 
     async def commit(self, effect: Effect | None = None) -> None:
         """Hand what is recorded to the store, before an effect is performed or at the end."""
-        if isinstance(effect, CallModel):
-            # Losing a window costs nothing: what came before it was committed before it was built.
-            self.record.recorder.flush(sync=False)
-        else:
-            await self.record.commits()
+        try:
+            if isinstance(effect, CallModel):
+                # Losing a window costs nothing: what came before it was committed before it was built.
+                self.record.recorder.flush(sync=False)
+            else:
+                await self.record.commits()
+        except LedgerError as error:
+            self.lost = error
+            raise
 
     def close(self) -> None:
         """Record the end, once."""

@@ -43,6 +43,7 @@ from agentloop.orchestrator.events import (
     ToolStarted,
     Wait,
 )
+from agentloop.orchestrator.paging import PagedTools
 from agentloop.orchestrator.reducer import MAX_SUMMARIES
 from agentloop.orchestrator.registry import ToolRun, render_value
 from agentloop.orchestrator.streaming import Batcher, Partial, wire_frame
@@ -77,6 +78,10 @@ class Effects:
 
     def __init__(self, driver: RunDriver) -> None:
         self._driver, self._options = driver, driver.options
+        self._sink = driver.options.sink
+        self._tools = PagedTools(driver.options.tools, driver.config)
+        for execution in driver.before.executions.values():
+            self._tools.keep(execution)
         self._limiter: anyio.CapacityLimiter | None = None
 
     async def perform(self, effect: Effect) -> Event:
@@ -97,7 +102,7 @@ class Effects:
     def _request(self, effect: Assemble | None = None) -> AssemblyRequest:
         state, options = self._driver.state, self._options
         offered = budgets.offers_tools(state.usage, options.config)
-        specs = options.tools.specs
+        specs = self._tools.specs
         return AssemblyRequest(
             run_id=state.run_id,
             step=state.step,
@@ -182,7 +187,7 @@ class Effects:
         offered = budgets.offers_tools(driver.state.usage, options.config)
         request = ModelRequest(
             messages=effect.context.messages,
-            tools=tuple(options.tools.specs) if offered else (),
+            tools=tuple(self._tools.specs) if offered else (),
             max_output_tokens=effect.max_output_tokens,
         )
         step_id = options.ids.next("step")
@@ -265,8 +270,13 @@ class Effects:
         yield _succeeded(partial.reply(), driver.now())
 
     async def _publish(self, frame: Frame) -> None:
-        if self._options.sink is not None:
-            await self._options.sink.write(frame)
+        if self._sink is None:
+            return
+        try:
+            await self._sink.write(frame)
+        except Exception as error:  # who looks on must not change what happens
+            self._sink = None
+            self._driver.warnings.append(f"the sink raised {type(error).__name__}: {error!s:.500}")
 
     # ----------------------------------------------------------------------------- the tools
 
@@ -290,7 +300,7 @@ class Effects:
         groups: list[list[int]] = []
         reading = False
         for place, call in enumerate(calls):
-            reads = self._options.tools.read_only(call.name)
+            reads = self._tools.read_only(call.name)
             if reads and reading:
                 groups[-1].append(place)
             else:
@@ -318,7 +328,7 @@ class Effects:
                 tasks.start_soon(run, place)
 
     async def _execute(self, call: ToolCall, step_id: str) -> ToolExecution:
-        driver, tools = self._driver, self._options.tools
+        driver, tools = self._driver, self._tools
         known = driver.before.executions.get(step_id)
         if known is not None:
             return known
@@ -336,6 +346,7 @@ class Effects:
                 await driver.commit()
             execution = await self._attempts(call, step_id, read_only)
         driver.record.result(execution)
+        self._tools.keep(execution)
         if not read_only:
             await driver.commit()
         return execution
@@ -366,14 +377,14 @@ class Effects:
 
     async def _invoke(self, call: ToolCall, step_id: str, attempt: int) -> Result[Json]:
         options = self._options
-        own_ms = options.tools.timeout_ms(call.name)
+        own_ms = self._tools.timeout_ms(call.name)
         timeout_ms = options.config.tool_timeout_ms if own_ms is None else own_ms
         keyed = msgspec.structs.replace(call, step_id=step_id, key=f"{options.run_id}/{step_id}")
         run = ToolRun(run_id=options.run_id, step_id=step_id, clock=options.clock, attempt=attempt)
         results: list[Result[Json]] = []
         async with time_limit(options.clock, timeout_ms):
             try:
-                results.append(await options.tools.invoke(keyed, run))
+                results.append(await self._tools.invoke(keyed, run))
             except Exception as error:
                 results.append(Err(to_error(error, source=f"tool:{call.name}")))
         if not results:

@@ -50,7 +50,16 @@ from agentloop.orchestrator.state import Outcome, RunState, Transcript
 from agentloop.orchestrator.streaming import fold_frames
 from agentloop.outcome import cancelled, correctable, fatal
 
-__all__ = ("MAX_SHRINKS", "MAX_SUMMARIES", "SHRINK", "Transition", "reduce", "shown_result")
+__all__ = (
+    "MAX_SHRINKS",
+    "MAX_SUMMARIES",
+    "SHRINK",
+    "Transition",
+    "kept_name",
+    "reduce",
+    "shown_length",
+    "shown_result",
+)
 
 #: What the window's budget is multiplied by each time a model finds it too long.
 SHRINK: Final = 0.85
@@ -370,15 +379,22 @@ def _worst(results: Sequence[ToolExecution]) -> ErrorValue | None:
     return None
 
 
+def shown_length(config: RunConfig) -> int | None:
+    """Return the characters of a result that a model is shown; None for all of them."""
+    return None if config.max_result_tokens is None else config.max_result_tokens * _PER_TOKEN
+
+
+def kept_name(content: str) -> str:
+    """Return what a result that was cut is kept as: sixteen digits of its SHA-256."""
+    return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
 def shown_result(result: ToolExecution, config: RunConfig) -> Message:
     """Return the message a model reads; what is too long for it is cut, visibly."""
-    content, most = result.content, config.max_result_tokens
-    if most is not None and len(content) > most * _PER_TOKEN:
-        kept = content[: most * _PER_TOKEN]
-        name = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        content = (
-            f"{kept}\n[… {len(result.content) - len(kept)} characters cut; all of it is kept as {name} …]"
-        )
+    content, most = result.content, shown_length(config)
+    if most is not None and len(content) > most:
+        cut, name = len(content) - most, kept_name(content)
+        content = f"{content[:most]}\n[… {cut} characters cut; all of it is kept as {name} …]"
     call = result.call
     return Message(role="tool", content=content, call_id=call.id, name=call.name, is_error=not result.ok)
 

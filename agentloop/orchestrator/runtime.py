@@ -134,14 +134,11 @@ class Orchestrator:
                 scope.cancel()
             try:
                 events.append(await self._effects.perform(effect))
-            except InvariantViolation as error:
-                if driver.broken is None:
-                    events.append(self._fault(error))
             except Exception as error:
                 events.append(self._fault(error))
         self._scope = None
-        if driver.broken is not None:
-            raise driver.broken
+        if (problem := driver.broken or driver.lost) is not None:
+            raise problem
         if not events and driver.stopped():
             return [RunCancelled(at=driver.now())]
         late = budgets.wall_clock(driver.now() - driver.state.started_at, config)

@@ -194,7 +194,7 @@ def test_any_change_of_a_file_is_noticed(script: list[dict[str, Any]], data: st.
 
 @_SETTINGS
 @given(script=model_scripts(), characters=st.none() | st.integers(1, 20))
-def test_the_reducer_repeats_itself_and_changes_nothing(
+def test_v049_v050_the_reducer_repeats_itself_and_changes_nothing(
     script: list[dict[str, Any]], characters: int | None
 ) -> None:
     file = play(script, characters=characters).ledger

@@ -36,6 +36,7 @@ from agentloop import (
 from agentloop.errors import LedgerUnavailable
 from agentloop.orchestrator.events import BackoffElapsed, event_name
 from agentloop.orchestrator.providers import ChunkedProvider, ScriptedProvider
+from agentloop.orchestrator.reducer import kept_name
 from agentloop.orchestrator.runtime import RunResult
 from tests.agentloop.orchestrator.scenes import A, F, T, play, search
 
@@ -418,6 +419,30 @@ async def test_values_become_text_in_the_order_of_their_author() -> None:
     assert contents == ['{"b":1,"a":[true,null,"é"]}', ""]
 
 
+async def test_w23_a_long_result_is_read_page_by_page() -> None:
+    whole = "".join(f"{number:04d} " for number in range(100))
+    name = kept_name(whole)
+
+    async def long(q: str) -> str:
+        return whole
+
+    turns = [
+        T(),
+        T("read_more", args={"id": name, "offset": 200}),
+        T("read_more", args={"id": "nope"}),
+        A(),
+    ]
+    provider = ScriptedProvider(turns)
+    result = await play([], [search(handler=long)], provider=provider, config={"maxResultTokens": 50})
+    shown, page, refused = [message.content for message in result.transcript if message.role == "tool"]
+    assert shown == f"{whole[:200]}\n[… 300 characters cut; all of it is kept as {name} …]"
+    assert page == f"{whole[200:320]}\n[… 180 characters more, from offset 320 …]"
+    assert name in refused
+    assert [len(request.tools) for request in provider.requests] == [1, 2, 2, 2]
+    assert result.ledger.executions[0].content == whole
+    assert replay_file(result.ledger).ok
+
+
 # ------------------------------------------------------------------------------ cancellation
 
 
@@ -687,17 +712,47 @@ async def test_w24_an_observer_changes_nothing() -> None:
 
 
 class Full(MemoryLedgerStore):
+    """Refuses one append, and takes the next ones."""
+
+    def __init__(self, seq: int) -> None:
+        super().__init__()
+        self.seq = seq
+
     def append(self, run: str, entries: Any, /, **options: Any) -> Any:
-        if len(entries) and entries[-1].seq > 8:
+        if any(entry.seq >= self.seq for entry in entries):
+            self.seq = 10**9
             raise LedgerUnavailable(run, "the disk is full")
         return super().append(run, entries, **options)
 
 
-async def test_w24_nothing_goes_on_without_the_record() -> None:
-    provider = ScriptedProvider([T(), A()])
+@pytest.mark.parametrize("seq", range(1, 18))
+async def test_w24_nothing_goes_on_without_the_record(seq: int) -> None:
+    done: list[str] = []
+
+    async def write(q: str) -> str:
+        done.append(q)
+        return "written"
+
+    provider, store = ScriptedProvider([T(), T(), A()]), Full(seq)
     with pytest.raises(LedgerUnavailable, match="full"):
-        await play([], [search()], provider=provider, ledger=Full())
-    assert len(provider.requests) == 1
+        await play([], [search(handler=write, read_only=False)], provider=provider, ledger=store)
+    entries = [entry.kind for entry in store.read("run-0001")]
+    assert entries.count("fact.tool_started") >= len(done)
+    assert len(provider.requests) <= entries.count("fact.prompt") + 1
+
+
+async def test_a_sink_that_fails_changes_nothing() -> None:
+    class Failing:
+        writes = 0
+
+        async def write(self, frame: Any, /) -> bool:
+            self.writes += 1
+            raise ValueError("nobody reads")
+
+    sink: Any = Failing()
+    result = await play([], provider=ChunkedProvider(ScriptedProvider([A()]), characters=2), sink=sink)
+    assert (result.outcome.status, sink.writes) == ("completed", 1)
+    assert "nobody reads" in result.warnings[0]
 
 
 async def test_w24_a_broken_program_hands_over_its_record() -> None:
