@@ -125,6 +125,7 @@ _HOMES = {
     ),
     "agentloop.orchestrator.options": ("Deps",),
     "agentloop.orchestrator.phases": ("ORCHESTRATION",),
+    "agentloop.orchestrator.playback": ("playback",),
     "agentloop.orchestrator.providers": (
         "ChunkedProvider",
         "RecordingProvider",

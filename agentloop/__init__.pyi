@@ -89,6 +89,7 @@ from agentloop.orchestrator.ledger import read_run_file as read_run_file
 from agentloop.orchestrator.ledger import replay_file as replay_file
 from agentloop.orchestrator.options import Deps as Deps
 from agentloop.orchestrator.phases import ORCHESTRATION as ORCHESTRATION
+from agentloop.orchestrator.playback import playback as playback
 from agentloop.orchestrator.providers import ChunkedProvider as ChunkedProvider
 from agentloop.orchestrator.providers import RecordingProvider as RecordingProvider
 from agentloop.orchestrator.providers import ScriptedProvider as ScriptedProvider

@@ -9,12 +9,14 @@ import pytest
 
 from agentloop import (
     DamagedLedger,
+    ManualClock,
     MemoryLedgerStore,
     RunConfig,
     RunFile,
     UnsupportedVersion,
     digest,
     parse_ledger,
+    playback,
     read_run_file,
     replay_file,
 )
@@ -231,3 +233,26 @@ async def test_a_run_that_goes_on_has_a_file_too() -> None:
     divergence = replay_file(file).divergence
     assert divergence is not None
     assert divergence.kind == "truncated"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_s1_a_run_is_played_back_at_its_own_pace(streamed: bool) -> None:
+    clock = ManualClock()
+    provider: Any = ScriptedProvider([T(say="look", waitMs=300), F(), A("answer", waitMs=50)], clock=clock)
+    provider = ChunkedProvider(provider, characters=3) if streamed else provider
+    file = (await play([], [search()], provider=provider, clock=clock)).ledger
+    again, told = ManualClock(7), list[tuple[int, str, str]]()
+
+    class Noting:
+        async def write(self, frame: Any, /) -> bool:
+            told.append((again.now_ms() - 7, frame.type, frame.text))
+            return True
+
+    sink: Any = Noting()
+    assert await playback(file, sink, clock=again) == len(told)
+    texts = [(at, text) for at, kind, text in told if kind == "TEXT"]
+    if streamed:
+        assert texts == [(300, "loo"), (300, "k"), (627, "ans"), (627, "wer")]
+    else:
+        assert texts == [(300, "look"), (627, "answer")]
+    assert [kind for _, kind, _ in told if kind != "TEXT"] == ["TOOL_CALL", "TOOL_RESULT"]
