@@ -8,6 +8,7 @@ from graphstate.errors import ErrorCode
 from graphstate.events import Draft
 from graphstate.model import Edge, Enforcement, Lock, LockScope
 from graphstate.results import Ok, Result
+from graphstate.store import Store
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
 from graphstate.verbs.structure import MODES, known_edge
@@ -77,7 +78,7 @@ class Governance(Verbs):
             id: The edge, the zone, or the actor whose cursor it is; none for tunables.
             reason: Shown to whoever is refused.
         """
-        key = self._place(scope, id)
+        key = _place(self.store, scope, id)
         body = {"scope": scope, "id": key, "reason": arguments.text(reason, "reason", arguments.MAX_REASON)}
         self.record(Draft("PolicyLocked", body), actor=actor, cause=cause)
         return Ok(self.store.projection.policies.locks()[scope, key])
@@ -93,7 +94,7 @@ class Governance(Verbs):
         cause: str | None = None,
     ) -> Result[bool]:
         """Take a lock away. Only a developer or person can."""
-        key = self._place(scope, id)
+        key = _place(self.store, scope, id)
         if (scope, key) not in self.store.projection.policies.locks():
             refuse(f"{scope} {key!r} is not locked", ErrorCode.NOT_FOUND, hint="see locks")
         body: dict[str, Any] = arguments.with_reason({"scope": scope, "id": key}, reason)
@@ -105,14 +106,15 @@ class Governance(Verbs):
         """Return what is locked, by whom and why, sorted by scope and id."""
         return list(self.store.projection.policies.locks().values())
 
-    def _place(self, scope: str, id: str | None) -> str:
-        arguments.choice(scope, "scope", SCOPES)
-        if scope == "tunables":
-            if id not in (None, "*"):
-                refuse(f"tunables are locked as a whole, leave the id {id!r:.80} away")
-            return "*"
-        if scope == "edge":
-            return known_edge(self.store, id).id
-        if scope == "zone":
-            return known_zone(self.store, id).name
-        return arguments.identifier(id, "actor")
+
+def _place(store: Store, scope: str, id: str | None) -> str:
+    arguments.choice(scope, "scope", SCOPES)
+    if scope == "tunables":
+        if id not in (None, "*"):
+            refuse(f"tunables are locked as a whole, leave the id {id!r:.80} away")
+        return "*"
+    if scope == "edge":
+        return known_edge(store, id).id
+    if scope == "zone":
+        return known_zone(store, id).name
+    return arguments.identifier(id, "actor")

@@ -120,7 +120,8 @@ class Zones(Verbs):
     @query
     def zones_of(self, node: str) -> list[str]:
         """Return the names of the zones a node is in, sorted."""
-        return [fence.name for fence in self.store.projection.policies.zones_of(node)]
+        policies = self.store.projection.policies
+        return [fence.name for fence in policies.zones_of(node)] if isinstance(node, str) else []
 
     @query
     def zones(self) -> list[Zone]:
