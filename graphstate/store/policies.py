@@ -26,6 +26,9 @@ RECORDED_A_MINUTE = 10
 
 _MINUTE_MS = 60_000
 
+# Beyond this many remembered nodes the memory starts afresh.
+_REMEMBERED = 100_000
+
 _ZONE = """SELECT name, intra, boundary, learned_intra, learned_boundary, version, created_seq, updated_seq
 FROM zone WHERE name = ?"""
 _ZONES = "SELECT name FROM zone ORDER BY name"
@@ -178,13 +181,11 @@ class Policies:
         found = self._zones_of.get(node)
         if found is None:
             fences = self.fences()
+            if len(self._zones_of) > _REMEMBERED:
+                self._zones_of.clear()
             found = tuple(fences[name] for (name,) in self._db.all(_ZONES_OF, (node,))) if fences else ()
             self._zones_of[node] = found
         return found
-
-    def remembered(self) -> int:
-        """Return how many nodes are kept in memory here."""
-        return len(self._zones_of)
 
     def zone(self, name: str) -> Zone | None:
         """Return a zone with its members."""

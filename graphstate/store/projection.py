@@ -236,8 +236,7 @@ class Projection:
 
     def apply(self, row: Row, body: dict[str, Json]) -> None:
         """Fold one event into the tables. Unknown types change nothing."""
-        kept = len(self._edges) + len(self._stats["node"]) + len(self._status)
-        if kept + self.policies.remembered() > _REMEMBERED:
+        if len(self._edges) + len(self._stats["node"]) + len(self._status) > _REMEMBERED:
             self.flush()
             self.forget()
         fold = self._fold.get(row.type)
