@@ -362,7 +362,6 @@ class Projection:
         if old is not None:
             self._forget_edge(body["id"], old[0])
             self.policies.forget_rule("edge", body["id"])
-            self.policies.forget_attempts(body["id"])
             self.policies.drop_lock("edge", body["id"])
             self._drop_stat(body["id"], 2 * old[1] + 1)
 

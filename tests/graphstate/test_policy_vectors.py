@@ -201,7 +201,7 @@ def test_one_verb_has_one_budget_for_all_its_guards(make: Make) -> None:
             graph.link("a", "b", id=f"e{number}", guard="vars.a == vars.b", enforcement="hard")
     graph.set_cursor(["a"])
     some = {"a": [0] * 2_200, "b": [0] * 2_200}
-    one = compile_guard("vars.a == vars.b").evaluate({"vars": some})  # type: ignore[dict-item]  # is JSON
+    one = compile_guard("vars.a == vars.b").evaluate({"vars": some})
     legal = len(graph.legal_moves(vars=some))
     assert one.passed
     assert legal == VERB_BUDGET // one.units < 251
