@@ -27,11 +27,13 @@ from graphstate.errors import (
 from graphstate.events import GENESIS, GRAPH, Head, IdGen, Row, is_valid_id, row_hash
 from graphstate.guards import Evaluation, Guard, compile_guard, eval_guard
 from graphstate.model import (
+    Blocked,
     Breakdown,
     Checkpoint,
     Edge,
     HistoryEntry,
     IntegrityReport,
+    Lock,
     Metrics,
     Move,
     Node,
@@ -44,6 +46,8 @@ from graphstate.model import (
     Suggestion,
     Topology,
     Trace,
+    Zone,
+    ZoneProposal,
     to_json,
 )
 from graphstate.results import Fail, Ok, Result, is_err, is_ok
@@ -59,6 +63,7 @@ __all__ = (
     "KEEP",
     "TUNABLES",
     "Adaptogen",
+    "Blocked",
     "Breakdown",
     "Busy",
     "Checkpoint",
@@ -79,6 +84,7 @@ __all__ = (
     "IdGen",
     "IntegrityBroken",
     "IntegrityReport",
+    "Lock",
     "LockHeld",
     "Metrics",
     "Misuse",
@@ -105,6 +111,8 @@ __all__ = (
     "UnitFailed",
     "UnsupportedVersion",
     "VerbFailed",
+    "Zone",
+    "ZoneProposal",
     "compile_guard",
     "eval_guard",
     "is_err",

@@ -19,6 +19,12 @@ _SUMMARIES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "NodeStatusChanged": lambda b: f"node {b['id']} is {b['status']}",
     "EdgeUpserted": lambda b: f"edge {b['id']}: {b['src']} -> {b['dst']} [{b['kind']}]",
     "EdgeRemoved": lambda b: f"edge removed {b['id']}",
+    "ZoneDefined": lambda b: f"zone {b['name']} ({len(b['members'])} members)",
+    "ZoneMembership": lambda b: f"zone {b['zone']}: {b['op']} {b['node']}",
+    "ZoneDeleted": lambda b: f"zone deleted {b['name']}",
+    "EnforcementChanged": lambda b: f"enforcement {b['scope']} {b['id']} -> {b['mode'] or 'inherited'}",
+    "PolicyLocked": lambda b: f"locked {b['scope']} {b['id']}: {b['reason']}",
+    "PolicyUnlocked": lambda b: f"unlocked {b['scope']} {b['id']}",
     "CheckpointCreated": lambda b: f"checkpoint {b['name']} @ {b['seq']}",
 }
 

@@ -9,12 +9,17 @@ from hypothesis import strategies as st
 
 from agentloop._canonical import Json
 from agentloop.frames import NODE_COMPLETED, TEXT, TREE_FAILED, Frame
+from graphstate import Edge
+from graphstate.policy import Fence, GuardReport
 
 __all__ = (
     "buffer_steps",
     "check_strings",
+    "fences",
     "deep_list",
     "frames",
+    "governed_edges",
+    "guard_reports",
     "guard_contexts",
     "guard_texts",
     "guards",
@@ -242,3 +247,36 @@ def deep_list(depth: int) -> list[Any]:
     for _ in range(depth):
         value = [value]
     return value
+
+
+# ------------------------------------------------------------------------------------ policy
+
+MODES = ("off", "soft", "hard")
+
+
+def fences() -> st.SearchStrategy[list[Fence]]:
+    """The zones of a node, few enough that two nodes share some. A name is always the same zone."""
+    learned = st.sampled_from([None, "hard"])
+
+    def zone(name: str) -> st.SearchStrategy[Fence]:
+        return st.builds(
+            Fence, name=st.just(name), intra=st.sampled_from(MODES), boundary=st.sampled_from(MODES),
+            learned_intra=learned, learned_boundary=learned, locked=st.booleans(),
+        )  # fmt: skip
+
+    return st.tuples(*map(zone, "uvwxyz")).map(list)
+
+
+def governed_edges() -> st.SearchStrategy[Edge]:
+    """An edge with any mode, declared and learned."""
+    return st.builds(
+        Edge, id=st.just("e1"), src=st.just("a"), dst=st.just("b"),
+        enforcement=st.none() | st.sampled_from(MODES), learned_enforcement=st.sampled_from([None, None, "hard"]),
+    )  # fmt: skip
+
+
+def guard_reports() -> st.SearchStrategy[GuardReport | None]:
+    """No guard, or what may come of one."""
+    return st.sampled_from(
+        [None, GuardReport("g", True), GuardReport("g", False), GuardReport("g", False, "guard_budget")]
+    )

@@ -12,16 +12,21 @@ from graphstate.events import GRAPH, Draft, Row
 from graphstate.model import (
     Checkpoint,
     Edge,
+    Lock,
     Node,
     Outcome,
     Rewarded,
     Rollback,
     Step,
+    Zone,
+    ZoneProposal,
     from_json,
     to_json,
 )
+from graphstate.policy import TRUSTED
 from graphstate.results import Fail, Ok, Result
 from graphstate.store import Store
+from graphstate.verbs.locks import refuse_locked
 
 __all__ = ("Verbs", "answer", "catches_up_text", "query", "synced_verb", "verb")
 
@@ -29,7 +34,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _RESULTS: Mapping[str, type] = {
-    cls.__name__: cls for cls in (Node, Edge, Outcome, Rewarded, Step, Checkpoint, Rollback)
+    cls.__name__: cls
+    for cls in (Node, Edge, Outcome, Rewarded, Step, Checkpoint, Rollback, Zone, ZoneProposal, Lock)
 }
 
 MAX_CAUSE_CHARS = 256
@@ -50,7 +56,13 @@ class Verbs:
         self.store, self.actor, self.trust = store, actor, trust
 
     def record(self, *drafts: Draft, actor: str | None = None, cause: str | None = None) -> list[Row]:
-        """Write events as this actor, or as another one with the same trust."""
+        """Write events as this actor, or as another one with the same trust.
+
+        Raises:
+            VerbFailed: Locked, if they would change what is locked and the trust is too low.
+        """
+        if self.trust not in TRUSTED:
+            refuse_locked(self.store.projection, drafts, actor=actor or self.actor, trust=self.trust)
         return self.store.record(drafts, actor=actor or self.actor, trust=self.trust, cause=cause)
 
 
