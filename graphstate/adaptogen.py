@@ -13,11 +13,14 @@ from graphstate.model import Recovery
 from graphstate.store import LockMode, Store, Unit
 from graphstate.store.db import Durability as DurabilityLevel
 from graphstate.verbs import arguments
+from graphstate.verbs.composing import Composing
 from graphstate.verbs.durability import Durability
+from graphstate.verbs.evolution import Evolution
 from graphstate.verbs.fsm import Moving
 from graphstate.verbs.intuition import Intuition
 from graphstate.verbs.memory import Memory
 from graphstate.verbs.observe import Observation
+from graphstate.verbs.soundness import Soundness
 from graphstate.verbs.structure import Structure
 from graphstate.verbs.verb import Verbs
 
@@ -231,6 +234,25 @@ class Adaptogen(Verbs):
     step = Intuition.step
     reward = Intuition.reward
     get_stat = Intuition.get_stat
+
+    # composing
+    plan = Composing.plan
+    orient = Composing.orient
+
+    # evolution
+    optimize = Evolution.optimize
+    reweight = Evolution.reweight
+    self_iterate = Evolution.self_iterate
+    gc = Evolution.gc
+    split_state = Evolution.split_state
+    merge_states = Evolution.merge_states
+    migrate = Evolution.migrate
+    pin = Evolution.pin
+    unpin = Evolution.unpin
+
+    # soundness
+    validate = Soundness.validate
+    repair = Soundness.repair
 
     # durability and integrity
     checkpoint = Durability.checkpoint

@@ -64,6 +64,7 @@ class ErrorCode(StrEnum):
     LOCK_HELD = "LockHeld"
     CONFLICT = "Conflict"
     CHECKPOINT_NOT_FOUND = "CheckpointNotFound"
+    MIGRATION_ERROR = "MigrationError"
     INVALID_CONFIG = "InvalidConfig"
     NO_MOVES = "NoMoves"
     BUSY = "Busy"
@@ -84,6 +85,7 @@ HINTS: Mapping[ErrorCode, str] = {
     ErrorCode.LOCK_HELD: "close the exclusive writer (its process id is in the lock file), or open read-only",
     ErrorCode.CONFLICT: "somebody else was first: read again, then retry with the current version",
     ErrorCode.CHECKPOINT_NOT_FOUND: "see list_checkpoints for the names that exist",
+    ErrorCode.MIGRATION_ERROR: "nothing was migrated: mend the function for the node that the message names",
     ErrorCode.INVALID_CONFIG: "see describe()['tunables'] for the keys and their ranges",
     ErrorCode.NO_MOVES: "link the cursor's node to another one, or move the cursor with set_cursor",
     ErrorCode.BUSY: "another process is writing: retry, or open with a larger busy_timeout_ms",

@@ -11,11 +11,19 @@ from graphstate.errors import ErrorCode, StoreError, VerbFailed, shown
 from graphstate.events import GRAPH, Draft, Row
 from graphstate.model import (
     Checkpoint,
+    Collected,
     Edge,
+    Iteration,
+    Merged,
+    Migrated,
     Node,
     Outcome,
+    Planned,
+    Repair,
     Rewarded,
+    Reweighted,
     Rollback,
+    Split,
     Step,
     from_json,
     to_json,
@@ -29,7 +37,24 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _RESULTS: Mapping[str, type] = {
-    cls.__name__: cls for cls in (Node, Edge, Outcome, Rewarded, Step, Checkpoint, Rollback)
+    cls.__name__: cls
+    for cls in (
+        Node,
+        Edge,
+        Outcome,
+        Rewarded,
+        Step,
+        Checkpoint,
+        Rollback,
+        Planned,
+        Repair,
+        Reweighted,
+        Collected,
+        Iteration,
+        Split,
+        Merged,
+        Migrated,
+    )
 }
 
 MAX_CAUSE_CHARS = 256
@@ -51,6 +76,8 @@ class Verbs:
 
     def record(self, *drafts: Draft, actor: str | None = None, cause: str | None = None) -> list[Row]:
         """Write events as this actor, or as another one with the same trust."""
+        if not drafts:
+            return []
         return self.store.record(drafts, actor=actor or self.actor, trust=self.trust, cause=cause)
 
 
