@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
-from graphstate.model import Proposal, ProposalKind
+from graphstate.model import Enforcement, Proposal, ProposalKind
 
 __all__ = (
-    "COLLECTED_KINDS", "LEAST_VISITS", "PINS", "blocked_nodes", "dead_nodes", "duplicate_edges", "losing_edges",
-    "ranked", "violated_edges",
+    "COLLECTED_KINDS", "LEAST_VISITS", "PINS", "Traffic", "ZoneTraffic", "blocked_nodes", "dead_nodes",
+    "duplicate_edges", "losing_edges", "loose_zones", "ranked", "violated_edges",
 )  # fmt: skip
 
 #: Only nodes of these kinds are garbage when nothing leads to them: a fact needs no way to it.
@@ -32,6 +33,28 @@ _SCORES: Mapping[ProposalKind, float] = MappingProxyType(
         "tighten-zone-intra": 0.5,
     }
 )
+
+
+class Traffic(NamedTuple):
+    """Moves along some edges, and what came of them."""
+
+    visits: int = 0
+    successes: int = 0
+    failures: int = 0
+    violations: int = 0
+
+
+class ZoneTraffic(NamedTuple):
+    """A zone with its modes in force, and the moves inside it and over its boundary."""
+
+    name: str
+    intra: Enforcement
+    boundary: Enforcement
+    inside: Traffic
+    crossing: Traffic
+
+
+_STRICTER: Mapping[Enforcement, Enforcement] = MappingProxyType({"off": "soft", "soft": "hard"})
 
 
 def _proposal(kind: ProposalKind, target: str, detail: str) -> Proposal:
@@ -86,3 +109,33 @@ def losing_edges(rows: Iterable[tuple[str, float, int]]) -> list[Proposal]:
         _proposal("prune-low-value-edge", edge, f"ema {ema:.2f} over {visits} visits")
         for edge, ema, visits in rows
     ]
+
+
+def loose_zones(zones: Iterable[ZoneTraffic], threshold: int) -> list[Proposal]:
+    """Propose the next stricter mode where nobody would miss the looser one.
+
+    That is a boundary that is never crossed while there are moves inside, and a policy whose moves
+    all failed or that was violated ``threshold`` times (0: violations do not count).
+    """
+    found: list[Proposal] = []
+    for zone in zones:
+        unused = None
+        if zone.crossing.visits == 0 and zone.inside.visits >= LEAST_VISITS:
+            unused = f"never crossed in {zone.inside.visits} moves inside"
+        why = unused or _regretted(zone.crossing, threshold, "crossings")
+        if why and zone.boundary != "hard":
+            change = f"{zone.boundary} -> {_STRICTER[zone.boundary]}"
+            found.append(_proposal("tighten-zone-boundary", zone.name, f"{change}: {why}"))
+        why = _regretted(zone.inside, threshold, "moves inside")
+        if why and zone.intra != "hard":
+            change = f"{zone.intra} -> {_STRICTER[zone.intra]}"
+            found.append(_proposal("tighten-zone-intra", zone.name, f"{change}: {why}"))
+    return found
+
+
+def _regretted(moves: Traffic, threshold: int, what: str) -> str | None:
+    if moves.failures and not moves.successes:
+        return f"{moves.visits} {what}, {moves.failures} failures, no success"
+    if 0 < threshold <= moves.violations:
+        return f"{moves.violations} soft violations, {threshold} are enough"
+    return None

@@ -10,8 +10,8 @@ from msgspec import Struct, convert, field, to_builtins
 from graphstate._canonical import Json
 
 __all__ = (
+    "Blocked",
     "Breakdown",
-    "BlockedMove",
     "Checkpoint",
     "Collected",
     "Edge",
@@ -20,6 +20,8 @@ __all__ = (
     "HistoryEntry",
     "IntegrityReport",
     "Iteration",
+    "Lock",
+    "LockScope",
     "Merged",
     "Metrics",
     "Migrated",
@@ -46,6 +48,8 @@ __all__ = (
     "Validation",
     "Violation",
     "ViolationKind",
+    "Zone",
+    "ZoneProposal",
     "from_json",
     "to_json",
 )
@@ -53,6 +57,7 @@ __all__ = (
 Status: TypeAlias = Literal["active", "archived", "deprecated"]
 EdgeKind: TypeAlias = Literal["transition", "dependency", "reference"]
 Enforcement: TypeAlias = Literal["off", "soft", "hard"]
+LockScope: TypeAlias = Literal["edge", "zone", "tunables", "cursor"]
 T = TypeVar("T")
 
 Trust: TypeAlias = Literal["developer", "person", "model", "tool", "import"]
@@ -86,7 +91,7 @@ class Edge(Struct, frozen=True, kw_only=True):
     kind: EdgeKind = "transition"
     label: str = ""
     guard: str | None = None
-    #: None inherits the default
+    #: as the author set it; None inherits the default
     enforcement: Enforcement | None = None
     #: the author's prior
     weight: float = 1.0
@@ -95,6 +100,48 @@ class Edge(Struct, frozen=True, kw_only=True):
     version: int = 1
     created_seq: int = 0
     updated_seq: int = 0
+    #: hard after too many soft violations; relaxes by itself, and with every change of the rule
+    learned_enforcement: Literal["hard"] | None = None
+
+
+class Zone(Struct, frozen=True, kw_only=True):
+    """A set of nodes with a rule for moves inside it and one for moves in or out."""
+
+    name: str
+    #: moves between two members
+    intra: Enforcement = "soft"
+    #: moves with one end among the members
+    boundary: Enforcement = "hard"
+    #: sorted
+    members: tuple[str, ...] = ()
+    #: hard after too many soft violations, as on an edge
+    learned_intra: Literal["hard"] | None = None
+    learned_boundary: Literal["hard"] | None = None
+    #: +1 for every definition
+    version: int = 1
+    created_seq: int = 0
+    updated_seq: int = 0
+
+
+class ZoneProposal(Struct, frozen=True, kw_only=True):
+    """The nodes that `derive_zone` found, and the zone if it was asked to define one."""
+
+    members: tuple[str, ...]
+    zone: Zone | None = None
+
+
+class Lock(Struct, frozen=True, kw_only=True):
+    """A piece of policy that models, tools and imports cannot change."""
+
+    scope: LockScope
+    #: an edge, a zone, an actor; "*" for the tunables
+    id: str
+    reason: str
+    #: who locked it, and when (ms)
+    actor: str | None
+    at: int
+    #: the last event that locked or changed it
+    seq: int
 
 
 class Stat(Struct, frozen=True, kw_only=True):
@@ -121,8 +168,12 @@ class Trace(Struct, frozen=True, kw_only=True):
     effective_enforcement: Enforcement = "off"
     guard: Mapping[str, Json] = field(default_factory=lambda: {"present": False, "passed": True})
     boundary: Mapping[str, Json] = field(default_factory=lambda: {"crossing": False, "gated": False})
+    #: of the rules that objected; `promoted` if this move is the one that hardens any of them
     escalation: Mapping[str, Json] = field(default_factory=lambda: {"soft_violations": 0, "promoted": False})
+    #: every reason found, also those that were lifted
     reasons: tuple[str, ...] = ()
+    #: HardBlocked if the move is denied
+    code: Literal["HardBlocked"] | None = None
 
 
 class Move(Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
@@ -133,6 +184,15 @@ class Move(Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
     from_: str
     decision: Literal["allow", "warn", "deny"]
     enforcement: Enforcement
+
+
+class Blocked(Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
+    """One edge from the cursor that is denied now."""
+
+    edge_id: str
+    to: str
+    from_: str
+    reasons: tuple[str, ...]
 
 
 class Breakdown(Struct, frozen=True):
@@ -380,22 +440,13 @@ class Planned(Struct, frozen=True, kw_only=True):
     cursor: tuple[str, ...] | None
 
 
-class BlockedMove(Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
-    """An edge from the cursor that may not be taken now."""
-
-    edge_id: str
-    to: str
-    from_: str
-    reasons: tuple[str, ...]
-
-
 class Orientation(Struct, frozen=True, kw_only=True):
     """All that is needed to decide what to do next, of one moment."""
 
     cursor: tuple[str, ...]
     suggestions: tuple[Suggestion, ...]
     legal_moves: tuple[Move, ...]
-    blocked: tuple[BlockedMove, ...]
+    blocked: tuple[Blocked, ...]
     #: nodes whose prerequisites have all been visited, less the visited ones
     ready: tuple[str, ...]
     #: what `validate` would list of the graph itself

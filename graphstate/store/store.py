@@ -498,7 +498,7 @@ class Store:
 
     def flaws(self) -> list[Flaw]:
         """Return what cannot be right in the tables. Repeated without a change it costs the cursors."""
-        return self.survey().flaws(self.projection.shape)
+        return self.survey().flaws((self.projection.shape, self.projection.policies.shape))
 
     def broken(self) -> str | None:
         """Return why no write is taken any more, None if nothing is known to be damaged."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from graphstate import algorithms
 from graphstate._canonical import Json, encode_text
+from graphstate.mining import Traffic, ZoneTraffic
 from graphstate.store.db import Database
 
 __all__ = ("Flaw", "Survey")
@@ -26,6 +27,8 @@ WHERE n.no IS NULL AND e.no IS NULL ORDER BY x.no"""
 _DEAD_HEADS = """SELECT substr(s.key, 8), h.value, n.status
 FROM state s, json_each(s.value, '$.nodes') h LEFT JOIN node n ON n.id = h.value
 WHERE s.key GLOB 'cursor/*' AND n.status IS NOT 'active' ORDER BY s.key, h.key"""
+_DANGLING_MEMBERS = """SELECT m.zone, m.node FROM zone_member m LEFT JOIN node n ON n.id = m.node
+WHERE n.no IS NULL ORDER BY m.zone, m.node"""
 _HEADS_ON = """SELECT substr(s.key, 8) FROM state s WHERE s.key GLOB 'cursor/*'
 AND EXISTS (SELECT 1 FROM json_each(s.value, '$.nodes') h WHERE h.value = ?) ORDER BY s.key"""
 
@@ -44,8 +47,21 @@ AND n.id NOT IN (SELECT id FROM live) ORDER BY n.id"""
 _DORMANT = """SELECT count(*) FROM edge WHERE src IN (SELECT value FROM json_each(?1))
 OR dst IN (SELECT value FROM json_each(?1))"""
 
-_VIOLATED = """SELECT e.id, x.soft_violations, e.enforcement FROM experience x JOIN edge e ON x.no = 2 * e.no + 1
-WHERE x.soft_violations >= ? AND e.enforcement IS NOT 'hard' AND e.enforcement IS NOT 'off' ORDER BY e.no"""
+# What was violated is a rule; a gate or a lock that the author set is not argued with.
+_VIOLATED_EDGES = """SELECT e.id, r.violations, e.enforcement FROM rule r JOIN edge e ON e.id = r.id
+WHERE r.scope = 'edge' AND r.violations >= ? AND e.learned_enforcement IS NULL
+AND e.enforcement IS NOT 'hard' AND e.enforcement IS NOT 'off'
+AND NOT EXISTS (SELECT 1 FROM policy_lock l WHERE l.scope = 'edge' AND l.id = e.id) ORDER BY e.no"""
+_ZONES = """SELECT z.name, coalesce(z.learned_intra, z.intra), coalesce(z.learned_boundary, z.boundary),
+coalesce((SELECT violations FROM rule WHERE scope = 'zone-intra' AND id = z.name), 0),
+coalesce((SELECT violations FROM rule WHERE scope = 'zone-boundary' AND id = z.name), 0)
+FROM zone z WHERE NOT EXISTS (SELECT 1 FROM policy_lock l WHERE l.scope = 'zone' AND l.id = z.name)
+ORDER BY z.name"""
+_TRAFFIC = """SELECT t.zone, (SELECT count(*) FROM zone_member m WHERE m.zone = t.zone AND m.node IN (t.src, t.dst))
+= 1 + (t.src <> t.dst) AS inside, sum(x.visits), sum(x.successes), sum(x.failures)
+FROM (SELECT m.zone, e.no, e.src, e.dst FROM zone_member m JOIN edge e ON e.src = m.node AND e.kind = 'transition'
+UNION SELECT m.zone, e.no, e.src, e.dst FROM zone_member m JOIN edge e ON e.dst = m.node AND e.kind = 'transition') t
+JOIN experience x ON x.no = 2 * t.no + 1 GROUP BY t.zone, inside"""
 _DUPLICATES = """SELECT id, first FROM (SELECT no, id, first_value(id) OVER (
 PARTITION BY src, dst, kind, label, guard, enforcement ORDER BY no) AS first FROM edge)
 WHERE id <> first ORDER BY no"""
@@ -75,17 +91,20 @@ class Survey:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._structure: tuple[int, list[Flaw]] = (-1, [])
+        self._structure: tuple[tuple[int, ...], list[Flaw]] = ((), [])
 
-    def flaws(self, shape: int) -> list[Flaw]:
+    def flaws(self, shape: tuple[int, ...]) -> list[Flaw]:
         """Return what cannot be right: a cycle, and what hangs in the air.
 
         Args:
-            shape: A number that changes with nodes, edges and statuses. While it is the same
-                only the cursors are looked at.
+            shape: Numbers that change with nodes, edges, statuses and zones. While they are the
+                same only the cursors are looked at.
         """
         if self._structure[0] != shape:
-            self._structure = (shape, [*self._cycle(), *self._dangling_edges(), *self._orphan_stats()])
+            self._structure = (
+                shape,
+                [*self._cycle(), *self._dangling_edges(), *self._orphan_stats(), *self._dangling_members()],
+            )
         return [*self._structure[1], *self._dead_heads()]
 
     def _cycle(self) -> list[Flaw]:
@@ -110,6 +129,16 @@ class Survey:
         return [
             Flaw("OrphanStat", {"stat": kind, "no": no}, f"a statistic of {kind} number {no}, which is gone")
             for kind, no in found
+        ]
+
+    def _dangling_members(self) -> list[Flaw]:
+        return [
+            Flaw(
+                "DanglingZoneMember",
+                {"zone": zone, "node": node},
+                f"zone {zone!r} has the member {node!r}, which is missing",
+            )
+            for zone, node in self._db.all(_DANGLING_MEMBERS)
         ]
 
     def _dead_heads(self) -> list[Flaw]:
@@ -148,9 +177,21 @@ class Survey:
         row = self._db.one(_DORMANT, (encode_text(list(nodes)),))
         return int(row[0]) if row else 0
 
-    def violated(self, least: int) -> list[tuple[str, int, str | None]]:
-        """Return (edge, soft violations, declared mode) of edges with at least so many."""
-        return self._db.all(_VIOLATED, (least,))
+    def violated_edges(self, least: int) -> list[tuple[str, int, str | None]]:
+        """Return (edge, soft violations of its guard, declared mode) of soft edges with at least so many."""
+        return self._db.all(_VIOLATED_EDGES, (least,))
+
+    def zone_traffic(self) -> list[ZoneTraffic]:
+        """Return what happened inside every zone that is not locked, and over its boundary."""
+        moved = {(zone, inside): Traffic(*sums) for zone, inside, *sums in self._db.all(_TRAFFIC)}
+        return [
+            ZoneTraffic(
+                name=name, intra=intra, boundary=boundary,
+                inside=moved.get((name, 1), Traffic())._replace(violations=inner),
+                crossing=moved.get((name, 0), Traffic())._replace(violations=outer),
+            )
+            for name, intra, boundary, inner, outer in self._db.all(_ZONES)
+        ]  # fmt: skip
 
     def duplicates(self) -> list[tuple[str, str]]:
         """Return (edge, older edge) of edges alike in ends, kind, label, guard and mode."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from graphstate import policy
 from graphstate._canonical import Json
 from graphstate.errors import ErrorCode, VerbFailed, shown
 from graphstate.events import GRAPH
-from graphstate.model import BlockedMove, Orientation, Planned
+from graphstate.model import Orientation, Planned
 from graphstate.results import Fail, Ok, Result
 from graphstate.verbs.arguments import refuse
-from graphstate.verbs.fsm import Moving, moving_actor
+from graphstate.verbs.fsm import Moving, checked_vars, denied, moving_actor
 from graphstate.verbs.intuition import Intuition
 from graphstate.verbs.memory import Memory
 from graphstate.verbs.observe import Observation, ready_now
@@ -116,7 +115,7 @@ class Composing(Verbs):
             cursor=store.projection.cursor(who).nodes,
             suggestions=tuple(Intuition.suggest(self, vars=vars, actor=who)),
             legal_moves=tuple(moves),
-            blocked=tuple(_blocked(self, who)),
+            blocked=tuple(denied(self, who, checked_vars(vars))),
             ready=tuple(ready_now(self)),
             violations=wrong,
             integrity_ok=not wrong and store.broken() is None and store.projection.applied() == head,
@@ -127,13 +126,6 @@ class Composing(Verbs):
             tunables=dict(store.projection.tunables()),
             done=not moves,
         )
-
-
-def _blocked(graph: Verbs, actor: str) -> Iterator[BlockedMove]:
-    for edge, stat in graph.store.projection.moves(actor):
-        trace = policy.decide(edge, stat.softs)
-        if trace.decision == "deny":
-            yield BlockedMove(edge_id=edge.id, to=edge.dst, from_=edge.src, reasons=trace.reasons)
 
 
 # ------------------------------------------------------------------------------ reading a plan

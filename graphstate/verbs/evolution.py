@@ -103,7 +103,8 @@ class Evolution(Verbs):
     ) -> Result[Iteration]:
         """Learn once from experience, safely: reweight, then apply the safe proposals.
 
-        Dead nodes are set aside. If the edits bring about a violation that was not there before,
+        Dead nodes are set aside, and guards that are violated too often harden as they would by
+        themselves. If the edits bring about a violation that was not there before,
         nothing is kept and the answer is Conflict. If there is nothing to do, nothing is
         recorded. The state before is a checkpoint; the last three such checkpoints are kept.
 
@@ -142,9 +143,9 @@ class Evolution(Verbs):
     ) -> Result[Split]:
         """Copy a node and let some of the edges that leave it leave the copy instead.
 
-        The copy has kind, payload, tags and vector of the original, and is active. A moved edge
-        keeps its id and forgets what it learned, which was learned elsewhere; ids that name no
-        edge of the node are passed over.
+        The copy has kind, payload, tags and vector of the original, stands in the same zones, and
+        is active. A moved edge keeps its id, guard, modes and lock, and forgets what it learned of
+        rewards, which was learned elsewhere; ids that name no edge of the node are passed over.
 
         Args:
             expect_version: Fail with Conflict unless the node is at this version.
@@ -159,8 +160,9 @@ class Evolution(Verbs):
         moved = [edge for edge in found if edge is not None and edge.src == node.id]
         label = node.label[: arguments.MAX_LABEL - len(_SPLIT)] + _SPLIT
         drafts = [Draft("NodeUpserted", _node_body(node, id=copy, label=label, status="active"))]
+        drafts += _zones_joined(self, node.id, copy)
         for edge in moved:
-            drafts += _moved(edge, src=copy)
+            drafts += _moved(self, edge, src=copy)
         self.record(*drafts, actor=actor, cause=cause)
         return Ok(Split(from_=node.id, to=copy, moved=tuple(edge.id for edge in moved)))
 
@@ -179,7 +181,8 @@ class Evolution(Verbs):
 
         Payload objects are joined, the staying node wins; tags are joined; every edge of the
         other node keeps its id and what it learned and belongs to the staying node, except those
-        between the two, which vanish; cursors move along. What was learned about the two nodes
+        between the two, which vanish; cursors move along, and the staying node joins the zones of
+        the other one. What was learned about the two nodes
         is added up. If the dependencies would form a cycle nothing changes: CycleRejected.
 
         Args:
@@ -197,6 +200,7 @@ class Evolution(Verbs):
         _refuse_merged_cycle(self, stays.id, other.id)
         edges = [self.store.projection.edge(edge) for edge in self.store.survey().edges_at(other.id)]
         drafts = [Draft("NodeUpserted", _joined_body(self, stays, other))]
+        drafts += _zones_joined(self, other.id, stays.id)
         moved, dropped = [], []
         for edge in edges:
             assert edge is not None
@@ -206,7 +210,7 @@ class Evolution(Verbs):
                 continue
             moved.append(edge.id)
             ends = {end: stays.id for end in ("src", "dst") if getattr(edge, end) == other.id}
-            drafts += _moved(edge, stat=self.store.projection.stat("edge", edge.id), **ends)
+            drafts += _moved(self, edge, stat=self.store.projection.stat("edge", edge.id), **ends)
         drafts += _cursors_to(self, other.id, stays.id)
         drafts.append(Draft("NodeStatusChanged", {"id": other.id, "status": "deprecated"}))
         self.record(*drafts, actor=actor, cause=cause)
@@ -274,10 +278,11 @@ def _proposals(graph: Verbs, min_age: int) -> list[Proposal]:
     return mining.ranked(
         [
             *mining.dead_nodes(_garbage(graph, min_age), graph.store.log.head(GRAPH).seq),
-            *mining.violated_edges(survey.violated(threshold) if threshold else (), threshold),
+            *mining.violated_edges(survey.violated_edges(threshold) if threshold else (), threshold),
             *mining.duplicate_edges(survey.duplicates()),
             *mining.blocked_nodes(survey.blocked()),
             *mining.losing_edges(survey.low_value(mining.LEAST_VISITS)),
+            *mining.loose_zones(survey.zone_traffic(), threshold),
         ]
     )
 
@@ -288,9 +293,15 @@ def _collecting(nodes: Sequence[str]) -> list[Draft]:
     ]
 
 
+def _hardening(edge: str) -> list[Draft]:
+    """What was learned stands beside the declared mode, and relaxes by itself."""
+    return [Draft("EnforcementChanged", {"scope": "edge", "id": edge, "mode": "hard", "learned": True})]
+
+
 #: What `self_iterate` applies, and how. The others are for a person or a plan to decide.
 _SAFE: Mapping[str, Callable[[Proposal], list[Draft]]] = {
     "gc-dead-node": lambda proposal: _collecting([proposal.target]),
+    "promote-soft-to-hard": lambda proposal: _hardening(proposal.target),
 }
 
 
@@ -354,15 +365,32 @@ def _node_body(node: Node, **changes: Any) -> dict[str, Any]:
     return body | changes
 
 
-def _moved(edge: Edge, *, stat: Stat | None = None, **ends: str) -> list[Draft]:
-    """Let an edge begin or end elsewhere; with its statistic, if that is given."""
+def _zones_joined(graph: Verbs, old: str, new: str) -> list[Draft]:
+    """Let a node stand in every zone that another one stands in: no edit leads out of a policy."""
+    policies = graph.store.projection.policies
+    inside = {fence.name for fence in policies.zones_of(new)}
+    return [
+        Draft("ZoneMembership", {"zone": fence.name, "node": new, "op": "add"})
+        for fence in policies.zones_of(old)
+        if fence.name not in inside
+    ]
+
+
+def _moved(graph: Verbs, edge: Edge, *, stat: Stat | None = None, **ends: str) -> list[Draft]:
+    """Let an edge begin or end elsewhere, as strict as it was; with its statistic, if that is given."""
     body: dict[str, Any] = {
         "id": edge.id, "src": edge.src, "dst": edge.dst, "kind": edge.kind, "label": edge.label,
         "guard": edge.guard, "enforcement": edge.enforcement, "weight": edge.weight,
     } | ends  # fmt: skip
     if stat is not None:
         body |= {"stat": to_json(stat), "learned_weight": edge.learned_weight}
-    return [Draft("EdgeRemoved", {"id": edge.id}), Draft("EdgeUpserted", body)]
+    drafts = [Draft("EdgeRemoved", {"id": edge.id}), Draft("EdgeUpserted", body)]
+    if edge.learned_enforcement is not None:
+        drafts += _hardening(edge.id)
+    lock = graph.store.projection.policies.locks().get(("edge", edge.id))
+    if lock is not None:
+        drafts.append(Draft("PolicyLocked", {"scope": "edge", "id": edge.id, "reason": lock.reason}))
+    return drafts
 
 
 def _joined_body(graph: Verbs, stays: Node, other: Node) -> dict[str, Any]:

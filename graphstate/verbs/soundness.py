@@ -113,7 +113,12 @@ def repair(graph: Verbs, *, actor: str | None = None, cause: str | None = None) 
 
 def _remedies(graph: Verbs, found: Sequence[Violation]) -> list[Draft]:
     edges = [Draft("EdgeRemoved", {"id": v.locus["edge"]}) for v in found if v.kind == "DanglingEdge"]
-    return [*edges, *_cursor_remedies(graph, [v for v in found if v.kind == "CursorOnDeadNode"])]
+    members = [
+        Draft("ZoneMembership", {"zone": v.locus["zone"], "node": v.locus["node"], "op": "remove"})
+        for v in found
+        if v.kind == "DanglingZoneMember"
+    ]
+    return [*edges, *members, *_cursor_remedies(graph, [v for v in found if v.kind == "CursorOnDeadNode"])]
 
 
 def _cursor_remedies(graph: Verbs, found: Iterable[Violation]) -> list[Draft]:
