@@ -40,6 +40,7 @@ UNION SELECT id FROM node WHERE kind NOT IN (SELECT value FROM json_each(?1))
 UNION SELECT n.id FROM node_tag t JOIN node n ON n.no = t.node WHERE t.tag IN (SELECT value FROM json_each(?2))
 UNION SELECT n.id FROM experience x JOIN node n ON x.no = 2 * n.no
     WHERE x.visits > 0 OR x.successes + x.failures > 0
+UNION SELECT e.src FROM experience x JOIN edge e ON x.no = 2 * e.no + 1 WHERE x.visits > 0
 UNION SELECT e.dst FROM live l JOIN edge e ON e.src = l.id
 UNION SELECT e.src FROM live l JOIN edge e ON e.dst = l.id AND e.kind <> 'transition')
 SELECT n.id, n.updated_seq FROM node n WHERE n.status = 'active' AND n.updated_seq <= ?3

@@ -58,9 +58,9 @@ class Evolution(Verbs):
     def optimize(self, *, min_age: int = 0) -> list[Proposal]:
         """Return the edits that experience suggests, the most certain first. Changes nothing.
 
-        Nodes are dead that are active states or tasks, were never visited, carry neither of the
-        tags ``seed`` and ``pinned``, and to which nothing leads: no cursor of any actor, no
-        visited node, no fact, over no kind of edge. While all cursors are empty none is.
+        Nodes are dead that are active states or tasks, were never visited or left, carry neither
+        of the tags ``seed`` and ``pinned``, and to which nothing leads: no cursor of any actor,
+        no visited node, no fact, over no kind of edge. While all cursors are empty none is.
 
         Args:
             min_age: Events that a dead node must have been left alone.
