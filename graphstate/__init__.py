@@ -35,6 +35,7 @@ from graphstate.model import (
     HistoryEntry,
     IntegrityReport,
     Iteration,
+    Lock,
     Merged,
     Metrics,
     Migrated,
@@ -57,6 +58,8 @@ from graphstate.model import (
     Trace,
     Validation,
     Violation,
+    Zone,
+    ZoneProposal,
     to_json,
 )
 from graphstate.results import Fail, Ok, Result, is_err, is_ok
@@ -95,6 +98,7 @@ __all__ = (
     "IntegrityBroken",
     "IntegrityReport",
     "Iteration",
+    "Lock",
     "LockHeld",
     "Merged",
     "Metrics",
@@ -131,6 +135,8 @@ __all__ = (
     "Validation",
     "VerbFailed",
     "Violation",
+    "Zone",
+    "ZoneProposal",
     "compile_guard",
     "eval_guard",
     "is_err",

@@ -11,11 +11,13 @@ from graphstate.verbs.composing import Composing
 from graphstate.verbs.durability import Durability
 from graphstate.verbs.evolution import Evolution
 from graphstate.verbs.fsm import Moving
+from graphstate.verbs.governance import Governance
 from graphstate.verbs.intuition import Intuition
 from graphstate.verbs.memory import Memory
 from graphstate.verbs.observe import Observation
 from graphstate.verbs.soundness import Soundness
 from graphstate.verbs.structure import Structure
+from graphstate.verbs.zones import Zones
 
 __all__ = ("VERBS", "describe")
 
@@ -26,6 +28,11 @@ VERBS: Mapping[type, tuple[str, ...]] = {
         "link", "depend", "unlink", "get_edge", "ready", "topo", "reachable", "ancestors", "descendants",
     ),
     Moving: ("set_cursor", "cursor", "legal_moves", "explain_transition", "transition"),
+    Zones: (
+        "define_zone", "set_zone_enforcement", "add_to_zone", "remove_from_zone", "delete_zone", "derive_zone",
+        "zones_of", "zones",
+    ),
+    Governance: ("set_enforcement", "lock_policy", "unlock_policy", "locks"),
     Intuition: ("suggest", "step", "reward", "get_stat"),
     Composing: ("plan", "orient"),
     Evolution: (

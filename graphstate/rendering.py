@@ -21,6 +21,12 @@ _SUMMARIES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "EdgeRemoved": lambda b: f"edge removed {b['id']}",
     "EdgesReweighted": lambda b: f"{len(b['weights'])} edges reweighted",
     "Migrated": lambda b: f"{b['migrated']} nodes of kind {b['kind']} migrated to {b['toVersion']}",
+    "ZoneDefined": lambda b: f"zone {b['name']} ({len(b['members'])} members)",
+    "ZoneMembership": lambda b: f"zone {b['zone']}: {b['op']} {b['node']}",
+    "ZoneDeleted": lambda b: f"zone deleted {b['name']}",
+    "EnforcementChanged": lambda b: f"enforcement {b['scope']} {b['id']} -> {b['mode'] or 'inherited'}",
+    "PolicyLocked": lambda b: f"locked {b['scope']} {b['id']}: {b['reason']}",
+    "PolicyUnlocked": lambda b: f"unlocked {b['scope']} {b['id']}",
     "CheckpointCreated": lambda b: f"checkpoint {b['name']} @ {b['seq']}",
 }
 

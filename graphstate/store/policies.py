@@ -62,7 +62,7 @@ class Pending(NamedTuple):
     """Attempts on an edge that no event tells of yet."""
 
     edge: str
-    count: int
+    attempts: int
 
 
 class Policies:
@@ -153,15 +153,15 @@ class Policies:
 
     def violated(self, rules: list[list[str]]) -> None:
         """Fold soft violations of rules."""
-        self._db.many(_VIOLATED, [(scope, id) for scope, id in rules])
+        self._db.many(_VIOLATED, [(scope, name) for scope, name in rules])
 
     def ran_clean(self, rules: list[list[str]]) -> None:
         """Fold that hardened rules had nothing to say."""
-        self._db.many(_RAN_CLEAN, [(scope, id) for scope, id in rules])
+        self._db.many(_RAN_CLEAN, [(scope, name) for scope, name in rules])
 
     def blocked(self, rules: list[list[str]]) -> None:
         """Fold that rules denied a move."""
-        self._db.many(_BLOCKED, [(scope, id) for scope, id in rules])
+        self._db.many(_BLOCKED, [(scope, name) for scope, name in rules])
 
     # ------------------------------------------------------------------ reading
 
@@ -230,9 +230,9 @@ class Policies:
     def attempt(self, edge: str, at: int) -> bool:
         """Count a denied attempt, and say whether it gets an event of its own."""
         minute = at // _MINUTE_MS
-        then, recorded, pending = self._db.one(_ATTEMPT, (edge,)) or (minute, 0, 0)
-        if then != minute:
-            recorded = 0
+        row = self._db.one(_ATTEMPT, (edge,))
+        recorded = int(row[1]) if row and row[0] == minute else 0
+        pending = int(row[2]) if row else 0
         own = recorded < RECORDED_A_MINUTE
         self._db.run(_ATTEMPT_PUT, (edge, minute, recorded + own, pending + (not own)))
         return own

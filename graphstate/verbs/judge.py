@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphstate._canonical import Json
-from graphstate.guards import GuardError, compile_guard
+from graphstate.errors import GuardError
+from graphstate.guards import GUARD_BUDGET, compile_guard
 from graphstate.model import Edge, Node
 from graphstate.policy import ALLOWED, Counts, Decision, GuardReport, Rule, decide, escalation, settled
 from graphstate.store.projection import Projection
 
-__all__ = ("GUARD_BUDGET", "VERB_BUDGET", "Judge")
+__all__ = ("VERB_BUDGET", "Judge", "target_context")
 
-#: Units of guard work for one evaluation and for all of one verb.
-GUARD_BUDGET = 5_000
+#: Units of guard work for all that one verb evaluates.
 VERB_BUDGET = 1_000_000
 
 
@@ -76,11 +76,16 @@ class Judge:
         except GuardError:
             return GuardReport(text, False, "guard does not compile")
         budget = min(GUARD_BUDGET, self._units)
-        found = guard.evaluate(context, budget)
+        found = guard.evaluate(context, budget=budget)
         self._units -= min(found.units, budget)
         if found.exhausted:
             return GuardReport(text, False, "guard_budget")
         return GuardReport(text, found.passed)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the work of the whole verb is used up."""
+        return self._units <= 0
 
     def node(self, id: str) -> Node | None:
         """Return a node, read once for each verb."""
@@ -111,4 +116,6 @@ def target_context(source: Node | None, target: Node | None, vars: Mapping[str, 
             context[f"{name}Id"] = node.id
             context[f"{name}Tags"] = list(node.tags)
             context[f"{name}Kind"] = node.kind
+    if target is not None:
+        context["payload"], context["tags"], context["kind"] = target.payload, context["toTags"], target.kind
     return context

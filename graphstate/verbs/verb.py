@@ -14,6 +14,7 @@ from graphstate.model import (
     Collected,
     Edge,
     Iteration,
+    Lock,
     Merged,
     Migrated,
     Node,
@@ -25,11 +26,14 @@ from graphstate.model import (
     Rollback,
     Split,
     Step,
+    Zone,
+    ZoneProposal,
     from_json,
     to_json,
 )
 from graphstate.results import Fail, Ok, Result
 from graphstate.store import Store
+from graphstate.verbs.locks import refuse_locked
 
 __all__ = ("Verbs", "answer", "catches_up_text", "query", "synced_verb", "verb")
 
@@ -46,6 +50,9 @@ _RESULTS: Mapping[str, type] = {
         Step,
         Checkpoint,
         Rollback,
+        Zone,
+        ZoneProposal,
+        Lock,
         Planned,
         Repair,
         Reweighted,
@@ -75,9 +82,14 @@ class Verbs:
         self.store, self.actor, self.trust = store, actor, trust
 
     def record(self, *drafts: Draft, actor: str | None = None, cause: str | None = None) -> list[Row]:
-        """Write events as this actor, or as another one with the same trust."""
+        """Write events as this actor, or as another one with the same trust.
+
+        Raises:
+            VerbFailed: Locked, if they would change what is locked and the trust is too low.
+        """
         if not drafts:
             return []
+        refuse_locked(self.store.projection, drafts, actor=actor or self.actor, trust=self.trust)
         return self.store.record(drafts, actor=actor or self.actor, trust=self.trust, cause=cause)
 
 

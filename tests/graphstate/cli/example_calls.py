@@ -13,7 +13,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "status": (),
     "render": (),
     "suggest": ("--vars", '{"ok": true}'),
-    "explain": ("b", "--edge-id", "ab", "--vars", "{}"),
+    "explain": ("b", "--edge-id", "ab", "--head", "a", "--vars", "{}"),
     "legal-moves": ("--vars", "{}"),
     "ready": ("a", "b"),
     "topo": (),
@@ -35,14 +35,24 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "link": (
         *("a", "c", "--id", "ac", "--kind", "transition", "--label", "go", "--weight", "2.5"),
-        *("--enforcement", "soft", "--upsert", "--expect-version", "0", "--cause", "second"),
+        *(
+            "--enforcement",
+            "soft",
+            "--upsert",
+            "--expect-version",
+            "0",
+            "--cause",
+            "second",
+            "--reason",
+            "a way",
+        ),
     ),
     "depend": ("c", "a", "--id", "dep", "--label", "first a", "--cause", "third"),
-    "unlink": ("ab", "--cause", "fourth"),
+    "unlink": ("ab", "--reason", "not used", "--cause", "fourth"),
     "archive": ("c", "--cause", "fifth"),
     "deprecate": ("c", "--cause", "sixth"),
-    "cursor": ("a", "b", "--cause", "seventh"),
-    "transition": ("b", "--edge-id", "ab", "--vars", "{}", "--cause", "eighth"),
+    "cursor": ("a", "b", "--reason", "start over", "--cause", "seventh"),
+    "transition": ("b", "--edge-id", "ab", "--head", "a", "--vars", "{}", "--cause", "eighth"),
     "step": ("b", "--reward", "0.5", "--vars", "{}", "--cause", "ninth"),
     "reward": (*("1", "--edge-id", "ab", "--trace", "--depth", "3", "--lambda", "0.5", "--cause", "tenth"),),
     "plan": (
@@ -63,16 +73,34 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "rollback": ("start", "--reason", "as an example"),
     "checkpoints": (),
     "tunables": (),
-    "set-tunable": ("explore", '"greedy"', "--cause", "twelfth"),
+    "set-tunable": ("explore", '"greedy"', "--reason", "no experiments", "--cause", "twelfth"),
+    "enforce": ("ab", "hard", "--reason", "it matters", "--cause", "c13"),
+    "zone-define": (
+        *("yard", "a,b", "--intra", "off", "--boundary", "hard", "--reason", "safe", "--cause", "c14"),
+    ),
+    "zone-enforce": ("yard", "--intra", "hard", "--boundary", "off", "--reason", "closed", "--cause", "c15"),
+    "zone-add": ("yard", "a", "--reason", "belongs", "--cause", "c16"),
+    "zone-remove": ("yard", "c", "--reason", "left", "--cause", "c17"),
+    "zone-list": (),
+    "zone-delete": ("yard", "--reason", "open", "--cause", "c18"),
+    "zone-derive": (
+        *("a", "--predicate", "toTags has 'red'", "--ratify", "--name", "red", "--intra", "off"),
+        *("--boundary", "soft", "--cause", "c19"),
+    ),
+    "lock": ("edge", "ab", "--reason", "agreed", "--cause", "c20"),
+    "unlock": ("tunables", "--reason", "tuning", "--cause", "c21"),
+    "locks": (),
 }
 
 
 def sow(path: Path) -> None:
-    """Make a file with nodes a, b, c, an edge ab, a checkpoint start, the cursor on a."""
+    """Make a file with nodes a, b, c, an edge ab, a zone yard, a checkpoint start, the cursor on a."""
     with Adaptogen.open(path, seed=False) as graph:
         graph.remember("a", label="alpha", kind="fact", tags=["red"], embedding=[1, 0]).unwrap()
         graph.remember("b").unwrap()
         graph.remember("c").unwrap()
         graph.link("a", "b", id="ab").unwrap()
+        graph.define_zone("yard", ["c"], intra="off").unwrap()
+        graph.lock_policy("tunables", reason="measured").unwrap()
         graph.checkpoint("start").unwrap()
         graph.set_cursor(["a"]).unwrap()

@@ -362,7 +362,7 @@ def test_a_signal_ends_the_command_with_its_code_and_nothing_written(
     assert waiting.stderr is not None
     assert waiting.stderr.read() == b""
     with Adaptogen.open(path, seed=False) as graph:
-        assert graph.metrics().events == 7
+        assert graph.metrics().events == 9
         assert graph.verify_integrity(deep=True).ok
 
 
