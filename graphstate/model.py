@@ -22,7 +22,7 @@ __all__ = (
     "Iteration",
     "Lock",
     "LockScope",
-    "Merged",
+    "MergedStates",
     "Metrics",
     "Migrated",
     "Move",
@@ -416,7 +416,7 @@ class Split(Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
     moved: tuple[str, ...]
 
 
-class Merged(Struct, frozen=True, kw_only=True):
+class MergedStates(Struct, frozen=True, kw_only=True):
     """Which edges now belong to the node that stays, and which vanished between the two."""
 
     into: str

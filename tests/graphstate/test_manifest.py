@@ -53,7 +53,9 @@ def test_every_verb_that_changes_takes_a_cause_and_an_actor() -> None:
                 assert "actor" in parameters
                 assert parameters["cause"].kind is inspect.Parameter.KEYWORD_ONLY
             optional = [p for p in parameters.values() if p.default is not p.empty]
-            assert all(p.kind is p.KEYWORD_ONLY for p in optional if p.name not in ("to", "done")), name
+            assert all(
+                p.kind is p.KEYWORD_ONLY for p in optional if p.name not in ("to", "done", "id", "predicate")
+            ), name
 
 
 def test_the_manifest_is_json_and_fresh() -> None:
