@@ -341,10 +341,12 @@ class Violation(Struct, frozen=True, kw_only=True):
 
 
 class Validation(Struct, frozen=True, kw_only=True):
-    """What `validate` found; `ok` if it found nothing."""
+    """What `validate` found; `ok` if it found no violation."""
 
     ok: bool
     violations: tuple[Violation, ...] = ()
+    #: what is allowed and probably not meant
+    warnings: tuple[str, ...] = ()
 
 
 class Repair(Struct, frozen=True, kw_only=True):
