@@ -288,13 +288,14 @@ def guard_reports() -> st.SearchStrategy[GuardReport | None]:
 
 def evolution_steps() -> st.SearchStrategy[list[tuple[str, ...]]]:
     """Calls of a graph with few nodes and edges, so that they meet: ordinary life and edits of the structure."""
-    node, edge = st.sampled_from("abcdef"), st.sampled_from(["e1", "e2", "e3", "e4", "e5", "e6"])
+    node, edge = st.sampled_from("abcd"), st.sampled_from(["e1", "e2", "e3", "e4", "e5", "e6"])
     actor = st.sampled_from(["developer", "robot"])
     life = st.one_of(
         st.tuples(
             st.just("link"), node, node, edge, st.sampled_from(["transition", "dependency", "reference"])
         ),
         st.tuples(st.just("link"), node, node, edge, st.just("transition")),
+        st.tuples(st.just("link"), node, node, edge, st.just("dependency")),
         st.tuples(st.just("stand"), node, actor),
         st.tuples(st.just("step"), st.sampled_from(["-1", "0.5", "1"]), actor),
         st.tuples(st.just("status"), node, st.sampled_from(["active", "archived", "deprecated"])),
@@ -310,4 +311,4 @@ def evolution_steps() -> st.SearchStrategy[list[tuple[str, ...]]]:
         st.tuples(st.just("merge"), node, node),
         st.tuples(st.just("plan"), node, node, st.sampled_from(["g", "h", "i"]), edge),
     )
-    return st.lists(st.one_of(life, life, edits), min_size=5, max_size=40)
+    return st.lists(st.one_of(life, life, edits), min_size=10, max_size=40)
