@@ -21,6 +21,7 @@ from graphstate.verbs.governance import Governance
 from graphstate.verbs.intuition import Intuition
 from graphstate.verbs.memory import Memory
 from graphstate.verbs.observe import Observation
+from graphstate.verbs.reshaping import Reshaping
 from graphstate.verbs.soundness import Soundness
 from graphstate.verbs.structure import Structure
 from graphstate.verbs.verb import Verbs
@@ -264,11 +265,13 @@ class Adaptogen(Verbs):
     reweight = Evolution.reweight
     self_iterate = Evolution.self_iterate
     gc = Evolution.gc
-    split_state = Evolution.split_state
-    merge_states = Evolution.merge_states
-    migrate = Evolution.migrate
     pin = Evolution.pin
     unpin = Evolution.unpin
+
+    # reshaping
+    split_state = Reshaping.split_state
+    merge_states = Reshaping.merge_states
+    migrate = Reshaping.migrate
 
     # soundness
     validate = Soundness.validate

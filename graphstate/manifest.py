@@ -15,6 +15,7 @@ from graphstate.verbs.governance import Governance
 from graphstate.verbs.intuition import Intuition
 from graphstate.verbs.memory import Memory
 from graphstate.verbs.observe import Observation
+from graphstate.verbs.reshaping import Reshaping
 from graphstate.verbs.soundness import Soundness
 from graphstate.verbs.structure import Structure
 from graphstate.verbs.zones import Zones
@@ -35,9 +36,8 @@ VERBS: Mapping[type, tuple[str, ...]] = {
     Governance: ("set_enforcement", "lock_policy", "unlock_policy", "locks"),
     Intuition: ("suggest", "step", "reward", "get_stat"),
     Composing: ("plan", "orient"),
-    Evolution: (
-        "optimize", "reweight", "self_iterate", "gc", "split_state", "merge_states", "migrate", "pin", "unpin",
-    ),
+    Evolution: ("optimize", "reweight", "self_iterate", "gc", "pin", "unpin"),
+    Reshaping: ("split_state", "merge_states", "migrate"),
     Soundness: ("validate", "repair"),
     Durability: (
         "checkpoint", "list_checkpoints", "rollback", "verify_integrity", "set_tunable", "get_tunables",
