@@ -253,8 +253,12 @@ class GraphMachine(RuleBasedStateMachine):
         for node in ("a", "b", "c", "d"):
             self.remember(handle, node, None, None, "keep", {}, None, None, None)
             handle = 1 - handle
-        for name, src, dst in (("e1", "a", "b"), ("e2", "b", "c"), ("e3", "c", "a"), ("e4", "a", "b")):
+        ring = (("e1", "a", "b"), ("e2", "b", "c"), ("e3", "c", "a"), ("e4", "a", "b"))
+        for name, src, dst in ring:
             self.link(handle, src, dst, "transition", name, 1, False, None, None)
+        self.link(handle, "a", "b", "transition", "e1", 1, True, "vars.ok == true", "soft")
+        self.link(handle, "a", "b", "transition", "e4", 1, True, "vars.ok == true", "hard")
+        self.define_zone(handle, "z", ["c"], "off", "soft")
         self.depend(handle, "b", "a", "e5")
         self.set_cursor(handle, ["a"], "developer")
         self.set_tunable(handle, "snapshotInterval", 5)
@@ -535,13 +539,28 @@ class GraphMachine(RuleBasedStateMachine):
                 applied = self.take("developer", edge, src, to, ok)
                 assert (outcome.applied, outcome.edge_id, outcome.from_) == (applied, edge, src)
 
-    @precondition(lambda self: any(self.model.edges_out("developer")))
-    @rule(handle=HANDLES, data=st.data(), ok=OK)
-    def insist(self, handle: int, data: st.DataObject, ok: bool) -> None:
-        edge, src, to = data.draw(st.sampled_from(list(self.model.edges_out("developer"))))
-        while self.model.decision(edge, ok)[0] == 2 and data.draw(st.sampled_from([True] * 9 + [False])):
-            assert not self.graphs[handle].transition(edge_id=edge, vars={"ok": ok}).unwrap().applied
-            assert not self.take("developer", edge, src, to, ok)
+    @rule(
+        handle=HANDLES,
+        data=st.data(),
+        oks=st.lists(OK, min_size=1, max_size=5),
+        times=st.sampled_from([1, 1, 6]),
+    )
+    def go_again(self, handle: int, data: st.DataObject, oks: list[bool], times: int) -> None:
+        """Along one edge, from its start each time: violations and clean moves in a row."""
+        model = self.model
+        walkable = [
+            name
+            for name, edge in model.edges.items()
+            if edge["kind"] == "transition" and model.active(edge["src"]) and model.active(edge["dst"])
+        ]
+        if not walkable:
+            return
+        edge = data.draw(st.sampled_from(walkable))
+        src, to = model.edges[edge]["src"], model.edges[edge]["dst"]
+        for ok in oks * times:
+            self.set_cursor(handle, [src], "developer")
+            outcome = self.graphs[handle].transition(edge_id=edge, vars={"ok": ok}).unwrap()
+            assert outcome.applied == self.take("developer", edge, src, to, ok)
 
     @rule(handle=HANDLES, to=st.none() | NODES, reward=st.none() | REWARDS, actor=ACTORS, ok=OK)
     def step(self, handle: int, to: str | None, reward: float | None, actor: str, ok: bool) -> None:
