@@ -128,9 +128,9 @@ class Snapshots:
         """Put a checkpoint on an event; a name that exists moves."""
         self._db.run("INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?, ?, ?)", (name, *head, snapshot, at))
 
-    def unmark(self, names: Sequence[str]) -> None:
-        """Remove checkpoints; their snapshots go with the next one that is taken."""
-        self._db.many("DELETE FROM checkpoint WHERE name = ?", [(name,) for name in names])
+    def unmark(self, name: str) -> None:
+        """Remove a checkpoint."""
+        self._db.run("DELETE FROM checkpoint WHERE name = ?", (name,))
 
     def checkpoint(self, name: str) -> Head | None:
         """Return the event a checkpoint stands on."""

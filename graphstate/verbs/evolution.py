@@ -23,6 +23,7 @@ from graphstate.model import (
 from graphstate.results import Ok, Result
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
+from graphstate.verbs.durability import Durability
 from graphstate.verbs.reshaping import hardening, node_body, the_node
 from graphstate.verbs.soundness import key, violations
 from graphstate.verbs.verb import Verbs, query, synced_verb, verb
@@ -196,15 +197,16 @@ def _reweighting(weights: Mapping[str, float]) -> list[Draft]:
 
 
 def _own_checkpoint(graph: Verbs, actor: str | None, cause: str | None) -> str:
-    store, by = graph.store, actor or graph.actor
-    name = f"self-iterate-{store.log.head(GRAPH).seq}"
-    taken = store.snapshot(actor=by, trust=graph.trust, cause=cause)
-    graph.record(
-        Draft("CheckpointCreated", {"name": name, "seq": taken.head.seq, "snapshotId": taken.id}), actor=by
-    )
-    own = [old for old, _ in store.snapshots.checkpoints() if _OWN_CHECKPOINT.fullmatch(old)]
-    store.snapshots.unmark(own[: 1 - _KEPT])
-    store.snapshots.mark(name, taken.head, taken.id, store.now())
+    """Name the present state, let go of the oldest of its kind, and return the name."""
+    name = f"self-iterate-{graph.store.log.head(GRAPH).seq}"
+    names = [checkpoint.name for checkpoint in Durability.list_checkpoints(graph)]
+    for old in [known for known in names if _OWN_CHECKPOINT.fullmatch(known)][: 1 - _KEPT]:
+        graph.store.snapshots.unmark(old)
+    graph.store.because(cause)
+    try:
+        Durability.checkpoint(graph, name, actor=actor).unwrap()
+    finally:
+        graph.store.because(None)
     return name
 
 

@@ -334,6 +334,7 @@ def test_v116_one_pass(sound: Make) -> None:
     assert [(p.kind, p.target) for p in done.applied] == [("gc-dead-node", "dead")]
     assert (done.reweighted, done.checkpoint, done.valid) == (1, f"self-iterate-{head}", True)
     assert (done.violations_before, done.violations_after) == (0, 0)
+    assert [row.cause for row in graph.store.read("graph", after=head)] == ["episode 1", None, None, None]
     again = graph.self_iterate(min_age=0, cause="episode 1")
     assert again == Ok(done, repeated=True)
     graph.rollback(f"self-iterate-{head}").unwrap()
