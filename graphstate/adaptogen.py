@@ -13,12 +13,16 @@ from graphstate.model import Recovery
 from graphstate.store import LockMode, Store, Unit
 from graphstate.store.db import Durability as DurabilityLevel
 from graphstate.verbs import arguments
+from graphstate.verbs.composing import Composing
 from graphstate.verbs.durability import Durability
+from graphstate.verbs.evolution import Evolution
 from graphstate.verbs.fsm import Moving
 from graphstate.verbs.governance import Governance
 from graphstate.verbs.intuition import Intuition
 from graphstate.verbs.memory import Memory
 from graphstate.verbs.observe import Observation
+from graphstate.verbs.reshaping import Reshaping
+from graphstate.verbs.soundness import Soundness
 from graphstate.verbs.structure import Structure
 from graphstate.verbs.verb import Verbs
 from graphstate.verbs.zones import Zones
@@ -251,6 +255,27 @@ class Adaptogen(Verbs):
     step = Intuition.step
     reward = Intuition.reward
     get_stat = Intuition.get_stat
+
+    # composing
+    plan = Composing.plan
+    orient = Composing.orient
+
+    # evolution
+    optimize = Evolution.optimize
+    reweight = Evolution.reweight
+    self_iterate = Evolution.self_iterate
+    gc = Evolution.gc
+    pin = Evolution.pin
+    unpin = Evolution.unpin
+
+    # reshaping
+    split_state = Reshaping.split_state
+    merge_states = Reshaping.merge_states
+    migrate = Reshaping.migrate
+
+    # soundness
+    validate = Soundness.validate
+    repair = Soundness.repair
 
     # durability and integrity
     checkpoint = Durability.checkpoint

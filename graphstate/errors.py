@@ -66,6 +66,7 @@ class ErrorCode(StrEnum):
     LOCK_HELD = "LockHeld"
     CONFLICT = "Conflict"
     CHECKPOINT_NOT_FOUND = "CheckpointNotFound"
+    MIGRATION_ERROR = "MigrationError"
     INVALID_CONFIG = "InvalidConfig"
     NO_MOVES = "NoMoves"
     ZONE_NOT_FOUND = "ZoneNotFound"
@@ -90,6 +91,7 @@ HINTS: Mapping[ErrorCode, str] = {
     ErrorCode.LOCK_HELD: "close the exclusive writer (its process id is in the lock file), or open read-only",
     ErrorCode.CONFLICT: "somebody else was first: read again, then retry with the current version",
     ErrorCode.CHECKPOINT_NOT_FOUND: "see list_checkpoints for the names that exist",
+    ErrorCode.MIGRATION_ERROR: "nothing was migrated: mend the function for the node that the message names",
     ErrorCode.INVALID_CONFIG: "see describe()['tunables'] for the keys and their ranges",
     ErrorCode.NO_MOVES: "link the cursor's node to another one, or move the cursor with set_cursor",
     ErrorCode.ZONE_NOT_FOUND: "see zones for the names that exist, or define it with define_zone",

@@ -8,12 +8,16 @@ from typing import Any
 from graphstate.errors import HINTS
 from graphstate.guards import guide
 from graphstate.tunables import TUNABLES
+from graphstate.verbs.composing import Composing
 from graphstate.verbs.durability import Durability
+from graphstate.verbs.evolution import Evolution
 from graphstate.verbs.fsm import Moving
 from graphstate.verbs.governance import Governance
 from graphstate.verbs.intuition import Intuition
 from graphstate.verbs.memory import Memory
 from graphstate.verbs.observe import Observation
+from graphstate.verbs.reshaping import Reshaping
+from graphstate.verbs.soundness import Soundness
 from graphstate.verbs.structure import Structure
 from graphstate.verbs.zones import Zones
 
@@ -32,6 +36,10 @@ VERBS: Mapping[type, tuple[str, ...]] = {
     ),
     Governance: ("set_enforcement", "lock_policy", "unlock_policy", "locks"),
     Intuition: ("suggest", "step", "reward", "get_stat"),
+    Composing: ("plan", "orient"),
+    Evolution: ("optimize", "reweight", "self_iterate", "gc", "pin", "unpin"),
+    Reshaping: ("split_state", "merge_states", "migrate"),
+    Soundness: ("validate", "repair"),
     Durability: (
         "checkpoint", "list_checkpoints", "rollback", "verify_integrity", "set_tunable", "get_tunables",
     ),
@@ -62,6 +70,24 @@ _PATTERNS: Mapping[str, tuple[str, ...]] = {
     "retry_without_repeating": (
         'graph.reward(1, edge_id=edge.id, cause="run-7/reward")',
         'graph.reward(1, edge_id=edge.id, cause="run-7/reward").repeated  # True, and credited once',
+    ),
+    "build_a_workflow": (
+        "graph.plan(",
+        '    {"nodes": ["research", {"id": "draft", "kind": "task"}, "review"],',
+        '     "transitions": [["research", "draft"], ["draft", "review", {"weight": 2}]],',
+        '     "deps": [["draft", "research"]],',
+        '     "cursor": ["research"]}',
+        ").unwrap()",
+    ),
+    "orient_then_act": (
+        "now = graph.orient()",
+        "if not now.done:",
+        "    graph.step(now.suggestions[0].to, reward=1)",
+    ),
+    "self_evolution": (
+        "graph.optimize()  # what experience suggests; changes nothing",
+        "graph.self_iterate(min_age=0)  # the safe part, all or nothing",
+        'graph.set_status("s1", "active")  # what was set aside comes back with its edges',
     ),
     "several_verbs_in_one_commit": (
         "with graph.unit():",

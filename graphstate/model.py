@@ -13,20 +13,31 @@ __all__ = (
     "Blocked",
     "Breakdown",
     "Checkpoint",
+    "Collected",
     "Edge",
     "EdgeKind",
     "Enforcement",
     "HistoryEntry",
     "IntegrityReport",
+    "Iteration",
     "Lock",
     "LockScope",
+    "MergedStates",
     "Metrics",
+    "Migrated",
     "Move",
     "Node",
+    "Orientation",
     "Outcome",
+    "Planned",
+    "Proposal",
+    "ProposalKind",
     "Recovery",
+    "Repair",
     "Rewarded",
+    "Reweighted",
     "Rollback",
+    "Split",
     "Stat",
     "Status",
     "Step",
@@ -34,6 +45,9 @@ __all__ = (
     "Topology",
     "Trace",
     "Trust",
+    "Validation",
+    "Violation",
+    "ViolationKind",
     "Zone",
     "ZoneProposal",
     "from_json",
@@ -308,6 +322,147 @@ class Metrics(Struct, frozen=True, kw_only=True):
     fts_enabled: bool
     durability: str
     cuts: int
+
+
+ViolationKind: TypeAlias = Literal[
+    "DagCycle", "DanglingEdge", "CursorOnDeadNode", "OrphanStat", "DanglingZoneMember", "HashChainBreak"
+]
+
+
+class Violation(Struct, frozen=True, kw_only=True):
+    """One thing in the graph that cannot be right."""
+
+    kind: ViolationKind
+    #: where, by named parts: edge, node, actor, zone, stat, nodes, stream, seq
+    locus: Mapping[str, Json]
+    detail: str
+    #: `repair` can put it right without losing what was learned
+    fixable: bool
+
+
+class Validation(Struct, frozen=True, kw_only=True):
+    """What `validate` found; `ok` if it found no violation."""
+
+    ok: bool
+    violations: tuple[Violation, ...] = ()
+    #: what is allowed and probably not meant
+    warnings: tuple[str, ...] = ()
+
+
+class Repair(Struct, frozen=True, kw_only=True):
+    """What `repair` did, after looking again."""
+
+    #: nothing is left
+    ok: bool
+    fixed: tuple[Violation, ...] = ()
+    #: what only a person can decide, such as which edge of a cycle is wrong
+    quarantined: tuple[Violation, ...] = ()
+    #: what should have been fixable and is still there
+    residue: tuple[Violation, ...] = ()
+
+
+ProposalKind: TypeAlias = Literal[
+    "gc-dead-node",
+    "promote-soft-to-hard",
+    "merge-duplicate-edge",
+    "release-blocked-node",
+    "prune-low-value-edge",
+    "tighten-zone-boundary",
+    "tighten-zone-intra",
+]
+
+
+class Proposal(Struct, frozen=True, kw_only=True):
+    """One edit that experience suggests."""
+
+    kind: ProposalKind
+    #: the node, edge or zone it is about
+    target: str
+    detail: str
+    #: 0..1; the highest comes first
+    score: float
+
+
+class Collected(Struct, frozen=True, kw_only=True):
+    """What `gc` set aside; `set_status(id, "active")` brings a node back with its edges."""
+
+    deprecated: tuple[str, ...]
+    #: edges that lead nowhere while their node is set aside; they and what they learned are kept
+    dormant_edges: int
+
+
+class Reweighted(Struct, frozen=True, kw_only=True):
+    """How many edges got another learned weight."""
+
+    reweighted: int
+
+
+class Iteration(Struct, frozen=True, kw_only=True):
+    """What one `self_iterate` changed."""
+
+    applied: tuple[Proposal, ...]
+    reweighted: int
+    #: the state before, for `rollback`; None if there was nothing to do
+    checkpoint: str | None
+    #: no violation is left
+    valid: bool
+    violations_before: int
+    violations_after: int
+
+
+class Split(Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
+    """Which edges now leave the new node."""
+
+    from_: str
+    to: str
+    moved: tuple[str, ...]
+
+
+class MergedStates(Struct, frozen=True, kw_only=True):
+    """Which edges now belong to the node that stays, and which vanished between the two."""
+
+    into: str
+    moved: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+
+class Migrated(Struct, frozen=True, kw_only=True):
+    """How many nodes were given to the function, and how many it changed."""
+
+    migrated: int
+    changed: int
+
+
+class Planned(Struct, frozen=True, kw_only=True):
+    """The ids of what a plan declared, in its order."""
+
+    nodes: tuple[str, ...]
+    transitions: tuple[str, ...]
+    deps: tuple[str, ...]
+    cursor: tuple[str, ...] | None
+
+
+class Orientation(Struct, frozen=True, kw_only=True):
+    """All that is needed to decide what to do next, of one moment."""
+
+    cursor: tuple[str, ...]
+    suggestions: tuple[Suggestion, ...]
+    legal_moves: tuple[Move, ...]
+    blocked: tuple[Blocked, ...]
+    #: nodes whose prerequisites have all been visited, less the visited ones
+    ready: tuple[str, ...]
+    #: what `validate` would list of the graph itself
+    violations: int
+    #: no damage is known and there is no violation; only `validate` reads the log
+    integrity_ok: bool
+    #: up to here the log has been verified
+    verified_seq: int
+    recent: tuple[HistoryEntry, ...]
+    seq: int
+    fts_enabled: bool
+    tunables: Mapping[str, Json]
+    #: no legal move is left
+    done: bool
 
 
 def to_json(value: Any) -> Json:

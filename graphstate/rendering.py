@@ -19,6 +19,8 @@ _SUMMARIES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "NodeStatusChanged": lambda b: f"node {b['id']} is {b['status']}",
     "EdgeUpserted": lambda b: f"edge {b['id']}: {b['src']} -> {b['dst']} [{b['kind']}]",
     "EdgeRemoved": lambda b: f"edge removed {b['id']}",
+    "EdgesReweighted": lambda b: f"{len(b['weights'])} edges reweighted",
+    "Migrated": lambda b: f"{b['migrated']} nodes of kind {b['kind']} migrated to {b['toVersion']}",
     "ZoneDefined": lambda b: f"zone {b['name']} ({len(b['members'])} members)",
     "ZoneMembership": lambda b: f"zone {b['zone']}: {b['op']} {b['node']}",
     "ZoneDeleted": lambda b: f"zone deleted {b['name']}",
@@ -47,12 +49,14 @@ def picture(
     moves: Sequence[Suggestion],
     ready: Sequence[str],
     rewards: Iterable[tuple[int, Json]],
+    violations: int,
     seq: int,
 ) -> str:
     """Return where the cursor stands, where it can go, and what was learned last.
 
     Args:
         rewards: (event, value) of the last rewards, oldest first.
+        violations: How many things in the graph cannot be right.
         seq: The end of the log.
     """
     lines = [f"cursor: {', '.join(cursor) or '(none)'}", f"moves ({len(moves)}):"]
@@ -65,4 +69,4 @@ def picture(
     given = [f"  {encode_text(value)} @ seq {at}" for at, value in rewards]
     if given:
         lines += ["recent rewards:", *given]
-    return "\n".join((*lines, f"seq: {seq}"))
+    return "\n".join((*lines, f"violations: {violations}", f"seq: {seq}"))

@@ -15,6 +15,7 @@ from graphstate.policy import Fence, GuardReport
 __all__ = (
     "buffer_steps",
     "check_strings",
+    "evolution_steps",
     "fences",
     "deep_list",
     "frames",
@@ -280,3 +281,34 @@ def guard_reports() -> st.SearchStrategy[GuardReport | None]:
     return st.sampled_from(
         [None, GuardReport("g", True), GuardReport("g", False), GuardReport("g", False, "guard_budget")]
     )
+
+
+# ------------------------------------------------------------------------------------- graph
+
+
+def evolution_steps() -> st.SearchStrategy[list[tuple[str, ...]]]:
+    """Calls of a graph with few nodes and edges, so that they meet: ordinary life and edits of the structure."""
+    node, edge = st.sampled_from("abcd"), st.sampled_from(["e1", "e2", "e3", "e4", "e5", "e6"])
+    actor = st.sampled_from(["developer", "robot"])
+    life = st.one_of(
+        st.tuples(
+            st.just("link"), node, node, edge, st.sampled_from(["transition", "dependency", "reference"])
+        ),
+        st.tuples(st.just("link"), node, node, edge, st.just("transition")),
+        st.tuples(st.just("link"), node, node, edge, st.just("dependency")),
+        st.tuples(st.just("stand"), node, actor),
+        st.tuples(st.just("step"), st.sampled_from(["-1", "0.5", "1"]), actor),
+        st.tuples(st.just("status"), node, st.sampled_from(["active", "archived", "deprecated"])),
+        st.tuples(st.just("remember"), node, st.sampled_from(["state", "task", "fact"])),
+        st.tuples(st.just("pin"), node),
+    )
+    edits = st.one_of(
+        st.just(("self_iterate",)),
+        st.just(("gc",)),
+        st.just(("reweight",)),
+        st.just(("migrate",)),
+        st.tuples(st.just("split"), node, st.sampled_from(["f", "g", "h"]), edge, edge),
+        st.tuples(st.just("merge"), node, node),
+        st.tuples(st.just("plan"), node, node, st.sampled_from(["g", "h", "i"]), edge),
+    )
+    return st.lists(st.one_of(life, life, edits), min_size=10, max_size=40)

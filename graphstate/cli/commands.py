@@ -20,6 +20,7 @@ from graphstate.cli.arguments import (
     SWITCH,
     TEXT,
     Flag,
+    Usage,
     Word,
 )
 from graphstate.rendering import visible
@@ -100,13 +101,31 @@ def _render(graph: Any) -> Shown:
 
 
 def _status(graph: Any) -> Shown:
+    now = graph.orient()
     value = {
-        "cursor": graph.cursor(),
-        "moves": graph.suggest(),
+        "cursor": now.cursor,
+        "moves": now.suggestions,
         "ready": graph.ready(),
-        "seq": graph.metrics().events,
+        "violations": now.violations,
+        "seq": now.seq,
     }
     return Shown(value, graph.render())
+
+
+def _validate(graph: Any) -> Shown:
+    report = graph.validate()
+    return Shown(report, exit_code=0 if report.ok else 1)
+
+
+def _repair(graph: Any, **given: Any) -> Any:
+    answer = graph.repair(**given)
+    return Shown(answer.value, exit_code=0 if answer.value.ok else 1) if answer.ok else answer
+
+
+def _plan(graph: Any, *, spec: Any = None, **given: Any) -> Any:
+    if spec is None:
+        raise Usage("plan needs --spec JSON (or @FILE, or - for standard input)")
+    return graph.plan(spec, **given)
 
 
 def _verify(graph: Any, **options: Any) -> Shown:
@@ -138,6 +157,7 @@ _MEMBER = Word("node", "the node", TEXT)
 _WHY = Flag("reason", "why, kept in the event", TEXT)
 _EDGE = Flag("edge-id", "this very edge", TEXT)
 _CAUSE = Flag("cause", "text that makes the call happen once: repeated, it gets the first answer", TEXT)
+_AGE = Flag("min-age", "events that a node must have been left alone to be set aside", COUNT)
 _VERSION = Flag("expect-version", "fail with Conflict unless it is at this version; 0: must not exist", COUNT)
 
 GROUPS: Mapping[str, tuple[Command, ...]] = {
@@ -152,6 +172,13 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             (_TO,),
             (_EDGE, _HEAD, _VARS),
             "explain_transition",
+        ),
+        Command(
+            "orient",
+            "everything about the moment: cursor, moves, what is ready, last events",
+            "reads",
+            (),
+            (_VARS,),
         ),
         Command("legal-moves", "moves that are not denied", "reads", (), (_VARS,)),
         Command(
@@ -190,6 +217,8 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             ),
             run=_history,
         ),
+        Command("optimize", "edits that experience suggests, the most certain first", "reads", (), (_AGE,)),
+        Command("validate", "check graph and log; exit code 1 if something is wrong", "reads", run=_validate),
         Command("metrics", "counts of the whole graph", "reads"),
         Command(
             "verify",
@@ -291,6 +320,54 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 Flag("lambda", "share of credit that each earlier move keeps", NUMBER, "lambda_"),
                 _CAUSE,
             ),
+        ),
+    ),
+    "evolution": (
+        Command(
+            "plan",
+            "declare nodes, transitions, deps and cursor together; all of it or nothing",
+            "makes",
+            (),
+            (Flag("spec", "object with any of nodes, transitions, deps, cursor", OBJECT), _CAUSE),
+            run=_plan,
+        ),
+        Command("reweight", "let learned weights follow the rewards", "changes", (), (_CAUSE,)),
+        Command(
+            "self-iterate",
+            "reweight and apply the safe proposals; nothing is kept if that breaks the graph",
+            "changes",
+            (),
+            (_AGE, _CAUSE),
+        ),
+        Command("gc", "set nodes aside that nothing leads to", "changes", (), (_AGE, _CAUSE)),
+        Command(
+            "split",
+            "copy a node and let some of its edges leave the copy",
+            "changes",
+            (
+                Word("node_id", "the node", TEXT),
+                Word("new_id", "its copy", TEXT),
+                Word("edge_ids", "edges that leave the copy from now on", TEXT, many=True),
+            ),
+            (_VERSION, _CAUSE),
+            "split_state",
+        ),
+        Command(
+            "merge-states",
+            "let one node take over another one",
+            "changes",
+            (Word("into", "the node that stays", TEXT), Word("gone", "the node that goes", TEXT)),
+            (_VERSION, Flag("expect-gone-version", "the same for the node that goes", COUNT), _CAUSE),
+        ),
+        Command("pin", "keep a node out of garbage collection", "changes", (_ID,), (_CAUSE,)),
+        Command("unpin", "let a node be collected again", "changes", (_ID,), (_CAUSE,)),
+        Command(
+            "repair",
+            "mend what can be mended; exit code 1 if something is left",
+            "changes",
+            (),
+            (_CAUSE,),
+            run=_repair,
         ),
     ),
     "zones and locks": (

@@ -74,6 +74,8 @@ class Policies:
 
     def __init__(self, db: Database) -> None:
         self._db = db
+        #: changes whenever a zone may have changed
+        self.shape = 0
         self.folds: Mapping[str, Callable[[Row, dict[str, Json]], None]] = {
             "ZoneDefined": self._zone_defined,
             "ZoneMembership": self._zone_membership,
@@ -88,6 +90,7 @@ class Policies:
         self._fences: dict[str, Fence] | None = None
         self._zones_of: dict[str, tuple[Fence, ...]] = {}
         self._locks: dict[tuple[str, str], Lock] | None = None
+        self.shape += 1
 
     # ------------------------------------------------------------------ folding
 
@@ -124,6 +127,7 @@ class Policies:
             self.forget_rule(scope, name)
         self.lock_moves("zone", name, seq)
         self._fences, self._zones_of = None, {}
+        self.shape += 1
 
     def _locked(self, row: Row, body: dict[str, Json]) -> None:
         self._db.run(

@@ -53,6 +53,7 @@ version = version + 1, updated_seq = ?, updated_at = ?, embedding = ? WHERE no =
 _EDGE_INSERT = "INSERT INTO edge VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, 0.0, 1, ?, ?, NULL) RETURNING no"
 _EDGE_UPDATE = """UPDATE edge SET src = ?, dst = ?, kind = ?, label = ?, guard = ?, enforcement = ?,
 weight = ?, version = version + 1, updated_seq = ? WHERE id = ?"""
+_LEARN = "UPDATE edge SET learned_weight = ?, updated_seq = ? WHERE id = ? RETURNING src"
 _EDGE_MODE = {
     False: """UPDATE edge SET enforcement = ?, learned_enforcement = NULL, updated_seq = ? WHERE id = ?
     RETURNING src""",
@@ -180,6 +181,8 @@ class Projection:
 
     def __init__(self, db: Database) -> None:
         self._db = db
+        #: changes whenever nodes, edges or statuses may have changed
+        self.shape = 0
         #: zones, locks, and what happened to rules
         self.policies = Policies(db)
         self._fold: Mapping[str, Callable[[Row, dict[str, Json]], None]] = {
@@ -187,6 +190,7 @@ class Projection:
             "NodeStatusChanged": self._node_status_changed,
             "EdgeUpserted": self._edge_upserted,
             "EdgeRemoved": self._edge_removed,
+            "EdgesReweighted": self._edges_reweighted,
             "CursorMoved": self._cursor_moved,
             "TransitionTaken": self._transition_taken,
             "BlockedAttempt": self._blocked_attempt,
@@ -210,6 +214,7 @@ class Projection:
         # Not written yet: values of `state`, and the keys of changed statistics.
         self._unwritten: dict[str, str] = {}
         self._changed: dict[int, StatState] = {}
+        self.shape += 1
 
     def flush(self) -> None:
         """Write what changed in memory. The caller commits."""
@@ -326,8 +331,12 @@ class Projection:
         if changed:
             self._db.many("INSERT OR IGNORE INTO node_tag VALUES (?, ?)", [(tag, no) for tag in tags])
         self._status[node_id] = status
+        self.shape += 1
+        if "stat" in body:
+            self._inherit("node", node_id, body["stat"], row.seq)
 
     def _node_status_changed(self, row: Row, body: dict[str, Json]) -> None:
+        self.shape += 1
         self._db.run(
             "UPDATE node SET status = ?, updated_seq = ?, updated_at = ? WHERE id = ?",
             (body["status"], row.seq, row.at, body["id"]),
@@ -335,6 +344,14 @@ class Projection:
         self._status[body["id"]] = body["status"]
 
     def _edge_upserted(self, row: Row, body: dict[str, Json]) -> None:
+        self.shape += 1
+        self._put_edge(row, body)
+        if "stat" in body:
+            self._inherit("edge", body["id"], body["stat"], row.seq)
+        if "learned_weight" in body:
+            self._learn(body["id"], float(body["learned_weight"]), row.seq)
+
+    def _put_edge(self, row: Row, body: dict[str, Json]) -> None:
         edge_id, src, dst, kind = body["id"], body["src"], body["dst"], body["kind"]
         label, guard, enforcement, weight = body["label"], body["guard"], body["enforcement"], body["weight"]
         values = (src, dst, kind, label, guard, enforcement, float(weight))
@@ -357,7 +374,29 @@ class Projection:
         if kind == "transition" and src in self._out:
             self._out[src] += (edge,)
 
+    def _edges_reweighted(self, row: Row, body: dict[str, Json]) -> None:
+        for edge, learned in body["weights"].items():
+            self._learn(edge, float(learned), row.seq)
+
+    def _learn(self, edge: str, learned: float, seq: int) -> None:
+        src = self._db.one(_LEARN, (learned, seq, edge))
+        if src is not None:
+            self._forget_edge(edge, src[0])
+
+    def _inherit(self, kind: str, id: str, told: Mapping[str, Json], seq: int) -> None:
+        """Take over what others learned: two nodes became one, or an edge got another end."""
+        stat = self._touch(kind, id, seq)
+        if stat is not None:
+            stat.visits, stat.successes, stat.failures = told["visits"], told["successes"], told["failures"]
+            stat.softs, stat.blocks, stat.ema = (
+                told["soft_violations"],
+                told["blocks"],
+                float(told["ema_reward"]),
+            )
+            stat.rewarded_by, stat.rewarded_move = told["rewarded_by"], told["rewarded_move"]
+
     def _edge_removed(self, row: Row, body: dict[str, Json]) -> None:
+        self.shape += 1
         old = self._db.one("DELETE FROM edge WHERE id = ? RETURNING src, no", (body["id"],))
         if old is not None:
             self._forget_edge(body["id"], old[0])
@@ -382,9 +421,9 @@ class Projection:
             self._out.pop(source, None)
 
     def _cursor_moved(self, row: Row, body: dict[str, Json]) -> None:
-        state = self.cursor(row.actor or "")
-        self._put_cursor(row.actor or "", tuple(dict.fromkeys(body["set"])), state.moves)
-        self.policies.lock_moves("cursor", row.actor or "", row.seq)
+        actor = body.get("cursor", row.actor or "")  # whose cursor, if not that of who acts
+        self._put_cursor(actor, tuple(dict.fromkeys(body["set"])), self.cursor(actor).moves)
+        self.policies.lock_moves("cursor", actor, row.seq)
 
     def _transition_taken(self, row: Row, body: dict[str, Json]) -> None:
         actor, origin, to, edge = row.actor or "", body["from"], body["to"], body["edgeId"]

@@ -128,6 +128,10 @@ class Snapshots:
         """Put a checkpoint on an event; a name that exists moves."""
         self._db.run("INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?, ?, ?)", (name, *head, snapshot, at))
 
+    def unmark(self, name: str) -> None:
+        """Remove a checkpoint."""
+        self._db.run("DELETE FROM checkpoint WHERE name = ?", (name,))
+
     def checkpoint(self, name: str) -> Head | None:
         """Return the event a checkpoint stands on."""
         row = self._db.one("SELECT seq, hash FROM checkpoint WHERE name = ?", (name,))

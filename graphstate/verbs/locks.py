@@ -74,6 +74,7 @@ def _config_set(projection: Projection, body: Body, actor: str) -> None:
 
 
 def _cursor_moved(projection: Projection, body: Body, actor: str) -> None:
+    actor = body.get("cursor", actor)
     _free(projection, "cursor", actor, f"the cursor of {actor!r} cannot be set")
     _stay(projection, actor, projection.cursor(actor).nodes, body["set"])
 

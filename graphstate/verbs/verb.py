@@ -11,12 +11,20 @@ from graphstate.errors import ErrorCode, StoreError, VerbFailed, shown
 from graphstate.events import GRAPH, Draft, Row
 from graphstate.model import (
     Checkpoint,
+    Collected,
     Edge,
+    Iteration,
     Lock,
+    MergedStates,
+    Migrated,
     Node,
     Outcome,
+    Planned,
+    Repair,
     Rewarded,
+    Reweighted,
     Rollback,
+    Split,
     Step,
     Zone,
     ZoneProposal,
@@ -35,7 +43,26 @@ T = TypeVar("T")
 
 _RESULTS: Mapping[str, type] = {
     cls.__name__: cls
-    for cls in (Node, Edge, Outcome, Rewarded, Step, Checkpoint, Rollback, Zone, ZoneProposal, Lock)
+    for cls in (
+        Node,
+        Edge,
+        Outcome,
+        Rewarded,
+        Step,
+        Checkpoint,
+        Rollback,
+        Zone,
+        ZoneProposal,
+        Lock,
+        Planned,
+        Repair,
+        Reweighted,
+        Collected,
+        Iteration,
+        Split,
+        MergedStates,
+        Migrated,
+    )
 }
 
 MAX_CAUSE_CHARS = 256
@@ -61,6 +88,8 @@ class Verbs:
         Raises:
             VerbFailed: Locked, if they would change what is locked and the trust is too low.
         """
+        if not drafts:
+            return []
         if self.trust not in TRUSTED:
             refuse_locked(self.store.projection, drafts, actor=actor or self.actor, trust=self.trust)
         return self.store.record(drafts, actor=actor or self.actor, trust=self.trust, cause=cause)
