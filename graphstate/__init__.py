@@ -19,6 +19,7 @@ from graphstate.errors import (
     ReadOnly,
     StorageFull,
     StoreError,
+    SubscriberFailed,
     UnitFailed,
     UnsupportedVersion,
     VerbFailed,
@@ -26,6 +27,7 @@ from graphstate.errors import (
 from graphstate.events import GENESIS, GRAPH, Head, IdGen, Row, is_valid_id, row_hash
 from graphstate.model import (
     Breakdown,
+    Changes,
     Checkpoint,
     Edge,
     HistoryEntry,
@@ -45,7 +47,7 @@ from graphstate.model import (
     to_json,
 )
 from graphstate.results import Fail, Ok, Result, is_err, is_ok
-from graphstate.store import Store, Unit
+from graphstate.store import Store, Subscription, Unit
 from graphstate.tunables import DEFAULTS, TUNABLES
 from graphstate.verbs.memory import KEEP
 
@@ -59,6 +61,7 @@ __all__ = (
     "Adaptogen",
     "Breakdown",
     "Busy",
+    "Changes",
     "Checkpoint",
     "ClosedStore",
     "Conflict",
@@ -93,6 +96,8 @@ __all__ = (
     "StorageFull",
     "Store",
     "StoreError",
+    "SubscriberFailed",
+    "Subscription",
     "Suggestion",
     "Topology",
     "Trace",

@@ -27,7 +27,7 @@ VERBS: Mapping[type, tuple[str, ...]] = {
     Durability: (
         "checkpoint", "list_checkpoints", "rollback", "verify_integrity", "set_tunable", "get_tunables",
     ),
-    Observation: ("history", "metrics", "render", "head"),
+    Observation: ("history", "changes", "subscribe", "metrics", "render", "to_mermaid", "to_dot", "head"),
 }  # fmt: skip
 
 _SUMMARY = "A graph that is memory, policy and intuition at once: an event log over one SQLite file."
