@@ -82,7 +82,8 @@ def _label(box: Box) -> str:
 
 # ------------------------------------------------------------------------------ Mermaid
 
-_OUTSIDE_MERMAID = re.compile("[^A-Za-z0-9 ]")
+# Spaces at either end are entities too: Mermaid would drop them.
+_OUTSIDE_MERMAID = re.compile(r"[^A-Za-z0-9 ]|\A | \Z")
 _MERMAID_ARROWS = {"dependency": "-.->", "reference": "--o"}
 
 

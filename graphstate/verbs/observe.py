@@ -31,6 +31,12 @@ def _entry(row: Row) -> HistoryEntry:
     )
 
 
+def _parts(graph: Verbs) -> tuple[list[Box], list[Arrow]]:
+    """What diagrams are made of."""
+    projection = graph.store.projection
+    return [Box(*row) for row in projection.node_labels()], [Arrow(*row) for row in projection.edge_labels()]
+
+
 class Observation(Verbs):
     """history, changes, subscribe, metrics, render, diagrams, head."""
 
@@ -184,18 +190,12 @@ class Observation(Verbs):
         their id if that is empty. Nodes that are not active are shown, dashed, where an edge joins
         them to an active one. Cost: one pass over nodes and edges.
         """
-        return diagrams.mermaid(*self._parts())
+        return diagrams.mermaid(*_parts(self))
 
     @query
     def to_dot(self) -> str:
         """Return the graph as a digraph for Graphviz, in UTF-8; it shows what `to_mermaid` shows."""
-        return diagrams.dot(*self._parts())
-
-    def _parts(self) -> tuple[list[Box], list[Arrow]]:
-        projection = self.store.projection
-        return [Box(*row) for row in projection.node_labels()], [
-            Arrow(*row) for row in projection.edge_labels()
-        ]
+        return diagrams.dot(*_parts(self))
 
     @query
     def head(self) -> str:
