@@ -10,15 +10,41 @@ from graphstate.model import Suggestion
 
 __all__ = ("picture", "summary", "visible")
 
-_SUMMARIES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    "TransitionTaken": lambda b: f"{b['from'] or '-'} -> {b['to']} via {b['edgeId']}",
-    "BlockedAttempt": lambda b: f"blocked {b['from'] or '-'} -> {b['to']}: {b['reason']}",
+
+class _Shown(dict[str, str]):
+    """The values of a payload as texts; a dash for what is absent."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        super().__init__((key, _value(value)) for key, value in body.items())
+
+    def __missing__(self, key: str) -> str:
+        return "-"
+
+
+def _value(value: Json) -> str:
+    """A text as it is, a dash for null, how many a list holds, anything else as JSON."""
+    if value is None:
+        return "-"
+    return (
+        value
+        if isinstance(value, str)
+        else str(len(value))
+        if isinstance(value, list)
+        else encode_text(value)
+    )
+
+
+_SUMMARIES: Mapping[str, Callable[[_Shown], str]] = {
+    "TransitionTaken": lambda b: f"{b['from']} -> {b['to']} via {b['edgeId']}",
+    "BlockedAttempt": lambda b: f"blocked {b['from']} -> {b['to']}: {b['reason']}",
     "SoftViolation": lambda b: f"soft violation on {b['edgeId']}: {b['reason']}",
-    "RewardApplied": lambda b: f"reward {encode_text(b['value'])} over {len(b['scopes'])} scopes",
+    "RewardApplied": lambda b: f"reward {b['value']} over {b['scopes']} scopes",
     "NodeUpserted": lambda b: f"node {b['id']} ({b['kind']})",
     "NodeStatusChanged": lambda b: f"node {b['id']} is {b['status']}",
     "EdgeUpserted": lambda b: f"edge {b['id']}: {b['src']} -> {b['dst']} [{b['kind']}]",
     "EdgeRemoved": lambda b: f"edge removed {b['id']}",
+    "ZoneDefined": lambda b: f"zone {b['name']} ({b['members']} members)",
+    "EnforcementChanged": lambda b: f"enforcement {b['scope']} {b['id']} -> {b['mode']}",
     "CheckpointCreated": lambda b: f"checkpoint {b['name']} @ {b['seq']}",
 }
 
@@ -31,9 +57,9 @@ def visible(text: str) -> str:
 
 
 def summary(type: str, body: Mapping[str, Any]) -> str:
-    """Return one line about an event; its type if there is nothing more to say."""
+    """Return one line about an event, whatever it holds; its type if there is nothing more to say."""
     describe = _SUMMARIES.get(type)
-    return visible(describe(body) if describe else type)
+    return visible(describe(_Shown(body)) if describe else type)
 
 
 def picture(
@@ -42,12 +68,15 @@ def picture(
     ready: Sequence[str],
     rewards: Iterable[tuple[int, Json]],
     seq: int,
+    *,
+    violations: int | None = None,
 ) -> str:
     """Return where the cursor stands, where it can go, and what was learned last.
 
     Args:
         rewards: (event, value) of the last rewards, oldest first.
         seq: The end of the log.
+        violations: How many broken rules validation finds, if it was asked.
     """
     lines = [f"cursor: {', '.join(cursor) or '(none)'}", f"moves ({len(moves)}):"]
     lines += [
@@ -59,4 +88,5 @@ def picture(
     given = [f"  {encode_text(value)} @ seq {at}" for at, value in rewards]
     if given:
         lines += ["recent rewards:", *given]
-    return "\n".join((*lines, f"seq: {seq}"))
+    lines += [] if violations is None else [f"violations: {violations}"]
+    return "\n".join(visible(line) for line in (*lines, f"seq: {seq}"))

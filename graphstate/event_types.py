@@ -1,0 +1,130 @@
+"""The facts of a graph's log as a table: what each type holds and what it does to the graph.
+
+The reference page and the tests read it. A type that is not here is stored, hashed and kept, and
+changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+__all__ = ("EVENT_TYPES", "EventType")
+
+
+class EventType(NamedTuple):
+    """One type of event."""
+
+    #: what each key of the payload holds; a name that ends in ? may be absent
+    payload: Mapping[str, str]
+    effect: str
+
+
+_NODE, _EDGE, _ZONE = "id of the node", "id of the edge", "name of the zone"
+
+#: Every type of event that this version writes or folds.
+EVENT_TYPES: Mapping[str, EventType] = {
+    "NodeUpserted": EventType(
+        {
+            "id": _NODE,
+            "kind": "text",
+            "label": "text",
+            "payload": "any JSON",
+            "tags": "list of texts",
+            "status": "active, archived or deprecated",
+            "embedding": "list of numbers, or null",
+        },
+        "creates the node, or replaces it: its version grows by 1",
+    ),
+    "NodeStatusChanged": EventType(
+        {"id": _NODE, "status": "active, archived or deprecated"}, "sets the status; the version stays"
+    ),
+    "EdgeUpserted": EventType(
+        {
+            "id": _EDGE,
+            "src": "id of the node it starts at",
+            "dst": "id of the node it leads to",
+            "kind": "transition, dependency or reference",
+            "label": "text",
+            "guard": "text, or null",
+            "enforcement": "off, soft or hard, or null",
+            "weight": "number from 0",
+        },
+        "creates the edge, or replaces it: its version grows by 1; with new ends it forgets what it had learned",
+    ),
+    "EdgeRemoved": EventType({"id": _EDGE}, "removes the edge and what it had learned"),
+    "ZoneDefined": EventType(
+        {
+            "name": _ZONE,
+            "members": "list of ids of nodes",
+            "intra": "off, soft or hard",
+            "boundary": "off, soft or hard",
+        },
+        "creates the zone, or replaces its members and modes",
+    ),
+    "ZoneMembership": EventType(
+        {"zone": _ZONE, "node": _NODE, "op": "add or remove"}, "adds the member, or removes it"
+    ),
+    "EnforcementChanged": EventType(
+        {
+            "scope": "edge, zone-intra or zone-boundary",
+            "id": "id of the edge, or name of the zone",
+            "mode": "off, soft or hard",
+        },
+        "sets the mode",
+    ),
+    "CursorMoved": EventType(
+        {"set": "list of ids of nodes"}, "puts the cursor of the event's actor on these nodes"
+    ),
+    "TransitionTaken": EventType(
+        {
+            "edgeId": _EDGE,
+            "from": "id of the node that was left, or null",
+            "to": "id of the node that was entered",
+            "clean": "true if the move was allowed without a warning",
+            "choice?": "how `step` chose: strategy, scores and draws",
+        },
+        "moves the cursor of the event's actor; edge and entered node count a visit",
+    ),
+    "BlockedAttempt": EventType(
+        {
+            "edgeId": _EDGE,
+            "from": "id of a node, or null",
+            "to": "id of a node",
+            "reason": "reasons, joined by a semicolon",
+        },
+        "the edge counts a blocked attempt; the cursor stays",
+    ),
+    "SoftViolation": EventType(
+        {"edgeId": _EDGE, "reason": "reasons, joined by a semicolon"}, "the edge counts a soft violation"
+    ),
+    "RewardApplied": EventType(
+        {
+            "scopes": "list of {kind, id, weight}, kind is node or edge",
+            "value": "number",
+            "alpha": "rate from 0 to 1",
+        },
+        "each scope counts a success or failure, and its average moves towards the value by alpha times weight",
+    ),
+    "ConfigSet": EventType({"key": "name of the tunable", "value": "its value"}, "sets the tunable"),
+    "CheckpointCreated": EventType(
+        {
+            "name": "name of the checkpoint",
+            "seq": "the event it stands on",
+            "snapshotId": "id of its snapshot",
+        },
+        "none on the graph",
+    ),
+    "SnapshotTaken": EventType(
+        {
+            "snapshotId": "id of the snapshot",
+            "seq": "the event it was taken at",
+            "digest": "SHA-256 of the state, in hex",
+        },
+        "none on the graph",
+    ),
+    "Migrated": EventType(
+        {"kind": "kind of the nodes", "toVersion": "number", "migrated": "how many nodes"},
+        "none on the graph: each node has an event of its own",
+    ),
+}
