@@ -68,15 +68,12 @@ def picture(
     ready: Sequence[str],
     rewards: Iterable[tuple[int, Json]],
     seq: int,
-    *,
-    violations: int | None = None,
 ) -> str:
     """Return where the cursor stands, where it can go, and what was learned last.
 
     Args:
         rewards: (event, value) of the last rewards, oldest first.
         seq: The end of the log.
-        violations: How many broken rules validation finds, if it was asked.
     """
     lines = [f"cursor: {', '.join(cursor) or '(none)'}", f"moves ({len(moves)}):"]
     lines += [
@@ -88,5 +85,4 @@ def picture(
     given = [f"  {encode_text(value)} @ seq {at}" for at, value in rewards]
     if given:
         lines += ["recent rewards:", *given]
-    lines += [] if violations is None else [f"violations: {violations}"]
     return "\n".join(visible(line) for line in (*lines, f"seq: {seq}"))
