@@ -13,13 +13,18 @@ from graphstate.model import Recovery
 from graphstate.store import LockMode, Store, Unit
 from graphstate.store.db import Durability as DurabilityLevel
 from graphstate.verbs import arguments
+from graphstate.verbs.composing import Composing
 from graphstate.verbs.durability import Durability
+from graphstate.verbs.evolution import Evolution
 from graphstate.verbs.fsm import Moving
+from graphstate.verbs.governance import Governance
 from graphstate.verbs.intuition import Intuition
 from graphstate.verbs.memory import Memory
 from graphstate.verbs.observe import Observation
+from graphstate.verbs.soundness import Soundness
 from graphstate.verbs.structure import Structure
 from graphstate.verbs.verb import Verbs
+from graphstate.verbs.zones import Zones
 
 __all__ = ("Adaptogen", "DState")
 
@@ -84,7 +89,7 @@ class Adaptogen(Verbs):
 
         Args:
             path: A file, or ``:memory:``.
-            seed: Put four nodes and five edges to start from into an empty graph.
+            seed: Put four nodes, five edges and the zone ``safe`` around them into an empty graph.
             actor: Who acts, and whose cursor moves, where a verb does not say.
             trust: developer, person, model, tool or import; written into every event.
             now: Milliseconds since the epoch; with ``rand`` it makes a session repeatable.
@@ -142,6 +147,8 @@ class Adaptogen(Verbs):
                 for src, dst in _SEED_EDGES:
                     body = {**edge, "id": self.store.ids.next("G"), "src": src, "dst": dst}
                     self.record(Draft("EdgeUpserted", body))
+                zone = {"name": "safe", "members": list(_SEED_NODES), "intra": "off", "boundary": "hard"}
+                self.record(Draft("ZoneDefined", zone))
                 self.record(Draft("CursorMoved", {"set": ["idle"]}))
         except BaseException:
             self.store.rollback()
@@ -226,11 +233,46 @@ class Adaptogen(Verbs):
     explain_transition = Moving.explain_transition
     transition = Moving.transition
 
+    # zones
+    define_zone = Zones.define_zone
+    set_zone_enforcement = Zones.set_zone_enforcement
+    add_to_zone = Zones.add_to_zone
+    remove_from_zone = Zones.remove_from_zone
+    delete_zone = Zones.delete_zone
+    derive_zone = Zones.derive_zone
+    zones_of = Zones.zones_of
+    zones = Zones.zones
+
+    # governance
+    set_enforcement = Governance.set_enforcement
+    lock_policy = Governance.lock_policy
+    unlock_policy = Governance.unlock_policy
+    locks = Governance.locks
+
     # intuition
     suggest = Intuition.suggest
     step = Intuition.step
     reward = Intuition.reward
     get_stat = Intuition.get_stat
+
+    # composing
+    plan = Composing.plan
+    orient = Composing.orient
+
+    # evolution
+    optimize = Evolution.optimize
+    reweight = Evolution.reweight
+    self_iterate = Evolution.self_iterate
+    gc = Evolution.gc
+    split_state = Evolution.split_state
+    merge_states = Evolution.merge_states
+    migrate = Evolution.migrate
+    pin = Evolution.pin
+    unpin = Evolution.unpin
+
+    # soundness
+    validate = Soundness.validate
+    repair = Soundness.repair
 
     # durability and integrity
     checkpoint = Durability.checkpoint

@@ -5,6 +5,7 @@ wrongly and finding damage raise. Each code's hint stands in one row of `HINTS`.
 
     GraphStateError
     ├── VerbFailed           a Fail was unwrapped, or a plain read could not answer
+    ├── GuardError           a text is not a guard; also a ValueError
     ├── StoreError           carries the code a verb would answer with
     │   ├── Busy             another process held the file longer than busy_timeout_ms
     │   ├── Conflict         the head or version is not the expected one
@@ -37,6 +38,7 @@ __all__ = (
     "ForeignDatabase",
     "ForkedStore",
     "GraphStateError",
+    "GuardError",
     "IntegrityBroken",
     "LockHeld",
     "Misuse",
@@ -66,8 +68,13 @@ class ErrorCode(StrEnum):
     LOCK_HELD = "LockHeld"
     CONFLICT = "Conflict"
     CHECKPOINT_NOT_FOUND = "CheckpointNotFound"
+    MIGRATION_ERROR = "MigrationError"
     INVALID_CONFIG = "InvalidConfig"
     NO_MOVES = "NoMoves"
+    ZONE_NOT_FOUND = "ZoneNotFound"
+    LOCKED = "Locked"
+    #: never of a `Fail`: a denied move is Ok, and this is the code in its trace
+    HARD_BLOCKED = "HardBlocked"
     BUSY = "Busy"
     STORAGE_FULL = "StorageFull"
     READ_ONLY = "ReadOnly"
@@ -81,13 +88,17 @@ HINTS: Mapping[ErrorCode, str] = {
     ErrorCode.PAYLOAD_TOO_LARGE: "shrink the payload, split it over several nodes, or raise maxPayloadBytes",
     ErrorCode.CYCLE_REJECTED: "details.cycle is the path the edge would close: reverse or unlink one edge on it",
     ErrorCode.ILLEGAL_TRANSITION: "no usable edge leads there from the cursor: see legal_moves or suggest",
-    ErrorCode.GUARD_PARSE_ERROR: "leave the guard out: this version evaluates no guards",
+    ErrorCode.GUARD_PARSE_ERROR: "the message names the offending token: see describe()['guardDSL'] for the grammar",
     ErrorCode.INTEGRITY_BROKEN: "nothing was deleted: open read-only, run verify_integrity, restore a backup",
     ErrorCode.LOCK_HELD: "close the exclusive writer (its process id is in the lock file), or open read-only",
     ErrorCode.CONFLICT: "somebody else was first: read again, then retry with the current version",
     ErrorCode.CHECKPOINT_NOT_FOUND: "see list_checkpoints for the names that exist",
+    ErrorCode.MIGRATION_ERROR: "nothing was migrated: mend the function for the node that the message names",
     ErrorCode.INVALID_CONFIG: "see describe()['tunables'] for the keys and their ranges",
     ErrorCode.NO_MOVES: "link the cursor's node to another one, or move the cursor with set_cursor",
+    ErrorCode.ZONE_NOT_FOUND: "see zones for the names that exist, or define it with define_zone",
+    ErrorCode.LOCKED: "ask whoever locked it (see locks): a developer or person can change or unlock it",
+    ErrorCode.HARD_BLOCKED: "trace.reasons says why: meet the guard, take another move, or have the rule changed",
     ErrorCode.BUSY: "another process is writing: retry, or open with a larger busy_timeout_ms",
     ErrorCode.STORAGE_FULL: "nothing was changed: free space on the disk, then retry",
     ErrorCode.READ_ONLY: "open the file without read_only, from a place that can be written",
@@ -113,6 +124,14 @@ class VerbFailed(GraphStateError):
         super().__init__(f"{code}: {message} ({HINTS[code]})")
         self.code, self.message, self.details = code, message, dict(details or {})
         self.hint: str = self.details.get("hint", HINTS[code])
+
+
+class GuardError(GraphStateError, ValueError):
+    """The text is not a guard. `position` is the character that is wrong, counted from 0."""
+
+    def __init__(self, problem: str, position: int | None = None) -> None:
+        super().__init__(problem if position is None else f"{problem} at position {position}")
+        self.problem, self.position = problem, position
 
 
 class StoreError(GraphStateError):

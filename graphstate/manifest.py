@@ -7,12 +7,17 @@ from typing import Any
 
 from graphstate.errors import HINTS
 from graphstate.tunables import TUNABLES
+from graphstate.verbs.composing import Composing
 from graphstate.verbs.durability import Durability
+from graphstate.verbs.evolution import Evolution
 from graphstate.verbs.fsm import Moving
+from graphstate.verbs.governance import Governance
 from graphstate.verbs.intuition import Intuition
 from graphstate.verbs.memory import Memory
 from graphstate.verbs.observe import Observation
+from graphstate.verbs.soundness import Soundness
 from graphstate.verbs.structure import Structure
+from graphstate.verbs.zones import Zones
 
 __all__ = ("VERBS", "describe")
 
@@ -23,7 +28,17 @@ VERBS: Mapping[type, tuple[str, ...]] = {
         "link", "depend", "unlink", "get_edge", "ready", "topo", "reachable", "ancestors", "descendants",
     ),
     Moving: ("set_cursor", "cursor", "legal_moves", "explain_transition", "transition"),
+    Zones: (
+        "define_zone", "set_zone_enforcement", "add_to_zone", "remove_from_zone", "delete_zone", "derive_zone",
+        "zones_of", "zones",
+    ),
+    Governance: ("set_enforcement", "lock_policy", "unlock_policy", "locks"),
     Intuition: ("suggest", "step", "reward", "get_stat"),
+    Composing: ("plan", "orient"),
+    Evolution: (
+        "optimize", "reweight", "self_iterate", "gc", "split_state", "merge_states", "migrate", "pin", "unpin",
+    ),
+    Soundness: ("validate", "repair"),
     Durability: (
         "checkpoint", "list_checkpoints", "rollback", "verify_integrity", "set_tunable", "get_tunables",
     ),
@@ -54,6 +69,24 @@ _PATTERNS: Mapping[str, tuple[str, ...]] = {
     "retry_without_repeating": (
         'graph.reward(1, edge_id=edge.id, cause="run-7/reward")',
         'graph.reward(1, edge_id=edge.id, cause="run-7/reward").repeated  # True, and credited once',
+    ),
+    "build_a_workflow": (
+        "graph.plan(",
+        '    {"nodes": ["research", {"id": "draft", "kind": "task"}, "review"],',
+        '     "transitions": [["research", "draft"], ["draft", "review", {"weight": 2}]],',
+        '     "deps": [["draft", "research"]],',
+        '     "cursor": ["research"]}',
+        ").unwrap()",
+    ),
+    "orient_then_act": (
+        "now = graph.orient()",
+        "if not now.done:",
+        "    graph.step(now.suggestions[0].to, reward=1)",
+    ),
+    "self_evolution": (
+        "graph.optimize()  # what experience suggests; changes nothing",
+        "graph.self_iterate(min_age=0)  # the safe part, all or nothing",
+        'graph.set_status("s1", "active")  # what was set aside comes back with its edges',
     ),
     "several_verbs_in_one_commit": (
         "with graph.unit():",

@@ -43,8 +43,16 @@ _SUMMARIES: Mapping[str, Callable[[_Shown], str]] = {
     "NodeStatusChanged": lambda b: f"node {b['id']} is {b['status']}",
     "EdgeUpserted": lambda b: f"edge {b['id']}: {b['src']} -> {b['dst']} [{b['kind']}]",
     "EdgeRemoved": lambda b: f"edge removed {b['id']}",
+    "EdgesReweighted": lambda b: f"{b['weights']} edges reweighted",
+    "Migrated": lambda b: f"{b['migrated']} nodes of kind {b['kind']} migrated to {b['toVersion']}",
     "ZoneDefined": lambda b: f"zone {b['name']} ({b['members']} members)",
-    "EnforcementChanged": lambda b: f"enforcement {b['scope']} {b['id']} -> {b['mode']}",
+    "ZoneMembership": lambda b: f"zone {b['zone']}: {b['op']} {b['node']}",
+    "ZoneDeleted": lambda b: f"zone deleted {b['name']}",
+    "EnforcementChanged": lambda b: (
+        f"enforcement {b['scope']} {b['id']} -> {b['mode'].replace('-', 'inherited')}"
+    ),
+    "PolicyLocked": lambda b: f"locked {b['scope']} {b['id']}: {b['reason']}",
+    "PolicyUnlocked": lambda b: f"unlocked {b['scope']} {b['id']}",
     "CheckpointCreated": lambda b: f"checkpoint {b['name']} @ {b['seq']}",
 }
 
@@ -67,12 +75,14 @@ def picture(
     moves: Sequence[Suggestion],
     ready: Sequence[str],
     rewards: Iterable[tuple[int, Json]],
+    violations: int,
     seq: int,
 ) -> str:
     """Return where the cursor stands, where it can go, and what was learned last.
 
     Args:
         rewards: (event, value) of the last rewards, oldest first.
+        violations: How many things in the graph cannot be right.
         seq: The end of the log.
     """
     lines = [f"cursor: {', '.join(cursor) or '(none)'}", f"moves ({len(moves)}):"]
@@ -85,4 +95,4 @@ def picture(
     given = [f"  {encode_text(value)} @ seq {at}" for at, value in rewards]
     if given:
         lines += ["recent rewards:", *given]
-    return "\n".join(visible(line) for line in (*lines, f"seq: {seq}"))
+    return "\n".join(visible(line) for line in (*lines, f"violations: {violations}", f"seq: {seq}"))

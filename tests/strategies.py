@@ -10,6 +10,7 @@ from agentloop.frames import NODE_COMPLETED, TEXT, TREE_FAILED, Frame
 __all__ = (
     "buffer_steps",
     "check_strings",
+    "evolution_steps",
     "frames",
     "json_values",
     "labels",
@@ -137,3 +138,33 @@ def stream_steps(writers: int = 3) -> st.SearchStrategy[list[tuple[str, int]]]:
         | st.tuples(st.just("run"), st.integers(1, 3)),
         max_size=60,
     )
+
+
+# ------------------------------------------------------------------------------------- graph
+
+
+def evolution_steps() -> st.SearchStrategy[list[tuple[str, ...]]]:
+    """Calls of a graph with few nodes and edges, so that they meet: ordinary life and edits of the structure."""
+    node, edge = st.sampled_from("abcdef"), st.sampled_from(["e1", "e2", "e3", "e4", "e5", "e6"])
+    actor = st.sampled_from(["developer", "robot"])
+    life = st.one_of(
+        st.tuples(
+            st.just("link"), node, node, edge, st.sampled_from(["transition", "dependency", "reference"])
+        ),
+        st.tuples(st.just("link"), node, node, edge, st.just("transition")),
+        st.tuples(st.just("stand"), node, actor),
+        st.tuples(st.just("step"), st.sampled_from(["-1", "0.5", "1"]), actor),
+        st.tuples(st.just("status"), node, st.sampled_from(["active", "archived", "deprecated"])),
+        st.tuples(st.just("remember"), node, st.sampled_from(["state", "task", "fact"])),
+        st.tuples(st.just("pin"), node),
+    )
+    edits = st.one_of(
+        st.just(("self_iterate",)),
+        st.just(("gc",)),
+        st.just(("reweight",)),
+        st.just(("migrate",)),
+        st.tuples(st.just("split"), node, st.sampled_from(["f", "g", "h"]), edge, edge),
+        st.tuples(st.just("merge"), node, node),
+        st.tuples(st.just("plan"), node, node, st.sampled_from(["g", "h", "i"]), edge),
+    )
+    return st.lists(st.one_of(life, life, edits), min_size=5, max_size=40)

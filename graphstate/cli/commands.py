@@ -20,8 +20,10 @@ from graphstate.cli.arguments import (
     SWITCH,
     TEXT,
     Flag,
+    Usage,
     Word,
 )
+from graphstate.rendering import visible
 
 __all__ = ("COMMANDS", "EVERYWHERE", "FLAGS", "GROUPS", "Command", "Opens", "Shown", "help_text")
 
@@ -112,14 +114,38 @@ def _changes(graph: Any, **given: Any) -> Any:
     return graph.changes(**given)
 
 
+def _locks(graph: Any) -> Shown:
+    held = graph.locks()
+    lines = [f"{lock.scope}\t{lock.id}\t{lock.actor}\t{visible(lock.reason)}" for lock in held]
+    return Shown(held, "\n".join(lines) or "(none)")
+
+
 def _status(graph: Any) -> Shown:
+    now = graph.orient()
     value = {
-        "cursor": graph.cursor(),
-        "moves": graph.suggest(),
+        "cursor": now.cursor,
+        "moves": now.suggestions,
         "ready": graph.ready(),
-        "seq": graph.metrics().events,
+        "violations": now.violations,
+        "seq": now.seq,
     }
     return Shown(value, graph.render())
+
+
+def _validate(graph: Any) -> Shown:
+    report = graph.validate()
+    return Shown(report, exit_code=0 if report.ok else 1)
+
+
+def _repair(graph: Any, **given: Any) -> Any:
+    answer = graph.repair(**given)
+    return Shown(answer.value, exit_code=0 if answer.value.ok else 1) if answer.ok else answer
+
+
+def _plan(graph: Any, *, spec: Any = None, **given: Any) -> Any:
+    if spec is None:
+        raise Usage("plan needs --spec JSON (or @FILE, or - for standard input)")
+    return graph.plan(spec, **given)
 
 
 def _verify(graph: Any, **options: Any) -> Shown:
@@ -139,8 +165,19 @@ _ID = Word("id", "the node", TEXT)
 _TO = Word("to", "the node to move to", TEXT)
 _NAME = Word("name", "the checkpoint", TEXT)
 _VARS = Flag("vars", "object that guards read as vars", OBJECT)
+_HEAD = Flag("head", "move this head, if the cursor has several", TEXT)
+_ZONE = Word("name", "the zone", TEXT)
+_INTRA = Flag("intra", "off, soft or hard inside; soft if absent", TEXT)
+_BOUNDARY = Flag("boundary", "off, soft or hard for moves in and out; hard if absent", TEXT)
+_LOCKED = (
+    Word("scope", "edge, zone, tunables or cursor", TEXT),
+    Word("id", "the edge, the zone, or the actor whose cursor it is; none for tunables", TEXT, optional=True),
+)
+_MEMBER = Word("node", "the node", TEXT)
+_WHY = Flag("reason", "why, kept in the event", TEXT)
 _EDGE = Flag("edge-id", "this very edge", TEXT)
 _CAUSE = Flag("cause", "text that makes the call happen once: repeated, it gets the first answer", TEXT)
+_AGE = Flag("min-age", "events that a node must have been left alone to be set aside", COUNT)
 _VERSION = Flag("expect-version", "fail with Conflict unless it is at this version; 0: must not exist", COUNT)
 
 GROUPS: Mapping[str, tuple[Command, ...]] = {
@@ -149,7 +186,19 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
         Command("render", "the same as a picture in text", "reads", run=_text("render")),
         Command("suggest", "legal moves, best first, with the terms of their scores", "reads", (), (_VARS,)),
         Command(
-            "explain", "how a move would be decided", "reads", (_TO,), (_EDGE, _VARS), "explain_transition"
+            "explain",
+            "how a move would be decided",
+            "reads",
+            (_TO,),
+            (_EDGE, _HEAD, _VARS),
+            "explain_transition",
+        ),
+        Command(
+            "orient",
+            "everything about the moment: cursor, moves, what is ready, last events",
+            "reads",
+            (),
+            (_VARS,),
         ),
         Command("legal-moves", "moves that are not denied", "reads", (), (_VARS,)),
         Command(
@@ -215,6 +264,8 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
         ),
         Command("graph", "a flowchart for Mermaid", "reads", run=_text("to_mermaid")),
         Command("dot", "a digraph for Graphviz", "reads", run=_text("to_dot")),
+        Command("optimize", "edits that experience suggests, the most certain first", "reads", (), (_AGE,)),
+        Command("validate", "check graph and log; exit code 1 if something is wrong", "reads", run=_validate),
         Command("metrics", "counts of the whole graph", "reads"),
         Command(
             "verify",
@@ -255,10 +306,11 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 Flag("kind", "transition, dependency or reference", TEXT),
                 Flag("label", "a name for people", TEXT),
                 Flag("guard", "condition on the move", TEXT),
-                Flag("enforcement", "off, soft or hard", TEXT),
+                Flag("enforcement", "what a failed guard does: off, soft or hard", TEXT),
                 Flag("weight", "prior, from 0; 1 if absent", NUMBER),
                 Flag("upsert", "replace the edge that has this id", SWITCH),
                 _VERSION,
+                _WHY,
                 _CAUSE,
             ),
         ),
@@ -269,7 +321,15 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             (Word("node", "what waits", TEXT), Word("prereq", "what comes first", TEXT)),
             (Flag("id", "made up if absent", TEXT), Flag("label", "a name for people", TEXT), _CAUSE),
         ),
-        Command("unlink", "remove an edge", "changes", (Word("edge_id", "the edge", TEXT),), (_CAUSE,)),
+        Command("unlink", "remove an edge", "changes", (Word("edge_id", "the edge", TEXT),), (_WHY, _CAUSE)),
+        Command(
+            "enforce",
+            "set what a failed guard of an edge does",
+            "changes",
+            (Word("edge_id", "the edge", TEXT), Word("mode", "off, soft or hard", TEXT)),
+            (_WHY, _CAUSE),
+            "set_enforcement",
+        ),
         Command("archive", "put a node aside", "changes", (_ID,), (_CAUSE,)),
         Command("deprecate", "mark a node as superseded", "changes", (_ID,), (_CAUSE,)),
         Command(
@@ -277,7 +337,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             "print the cursor, or set it",
             "changes with words",
             (Word("nodes", "where it shall stand", TEXT, many=True),),
-            (_CAUSE,),
+            (_WHY, _CAUSE),
             "set_cursor",
             _cursor,
         ),
@@ -286,7 +346,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             "move the cursor; exit code 0 also when the move is denied",
             "changes",
             (_TO,),
-            (_EDGE, _VARS, _CAUSE),
+            (_EDGE, _HEAD, _VARS, _CAUSE),
         ),
         Command(
             "step",
@@ -309,6 +369,112 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             ),
         ),
     ),
+    "evolution": (
+        Command(
+            "plan",
+            "declare nodes, transitions, deps and cursor together; all of it or nothing",
+            "makes",
+            (),
+            (Flag("spec", "object with any of nodes, transitions, deps, cursor", OBJECT), _CAUSE),
+            run=_plan,
+        ),
+        Command("reweight", "let learned weights follow the rewards", "changes", (), (_CAUSE,)),
+        Command(
+            "self-iterate",
+            "reweight and apply the safe proposals; nothing is kept if that breaks the graph",
+            "changes",
+            (),
+            (_AGE, _CAUSE),
+        ),
+        Command("gc", "set nodes aside that nothing leads to", "changes", (), (_AGE, _CAUSE)),
+        Command(
+            "split",
+            "copy a node and let some of its edges leave the copy",
+            "changes",
+            (
+                Word("node_id", "the node", TEXT),
+                Word("new_id", "its copy", TEXT),
+                Word("edge_ids", "edges that leave the copy from now on", TEXT, many=True),
+            ),
+            (_VERSION, _CAUSE),
+            "split_state",
+        ),
+        Command(
+            "merge-states",
+            "let one node take over another one",
+            "changes",
+            (Word("into", "the node that stays", TEXT), Word("gone", "the node that goes", TEXT)),
+            (_VERSION, Flag("expect-gone-version", "the same for the node that goes", COUNT), _CAUSE),
+        ),
+        Command("pin", "keep a node out of garbage collection", "changes", (_ID,), (_CAUSE,)),
+        Command("unpin", "let a node be collected again", "changes", (_ID,), (_CAUSE,)),
+        Command(
+            "repair",
+            "mend what can be mended; exit code 1 if something is left",
+            "changes",
+            (),
+            (_CAUSE,),
+            run=_repair,
+        ),
+    ),
+    "zones and locks": (
+        Command(
+            "zone-define",
+            "fence nodes in, or define the zone anew",
+            "changes",
+            (_ZONE, Word("members", "the nodes, comma-separated", NAMES)),
+            (_INTRA, _BOUNDARY, _WHY, _CAUSE),
+            "define_zone",
+        ),
+        Command(
+            "zone-enforce",
+            "set one or both modes of a zone",
+            "changes",
+            (_ZONE,),
+            (
+                _INTRA._replace(help="off, soft or hard inside"),
+                _BOUNDARY._replace(help="off, soft or hard for moves in and out"),
+                _WHY,
+                _CAUSE,
+            ),
+            "set_zone_enforcement",
+        ),
+        Command(
+            "zone-add", "make a node a member", "changes", (_ZONE, _MEMBER), (_WHY, _CAUSE), "add_to_zone"
+        ),
+        Command(
+            "zone-remove", "take a node out", "changes", (_ZONE, _MEMBER), (_WHY, _CAUSE), "remove_from_zone"
+        ),
+        Command("zone-list", "every zone with its members", "reads", verb="zones"),
+        Command(
+            "zone-delete", "remove a zone; its nodes stay", "changes", (_ZONE,), (_WHY, _CAUSE), "delete_zone"
+        ),
+        Command(
+            "zone-derive",
+            "find the nodes at and behind one that satisfy a predicate",
+            "changes",
+            (Word("seed", "where to start", TEXT),),
+            (
+                Flag("predicate", "a guard on each node, such as \"toTags has 'safe'\"; all if absent", TEXT),
+                Flag("ratify", "define a zone over them", SWITCH),
+                Flag("name", "the zone to define", TEXT),
+                _INTRA,
+                _BOUNDARY,
+                _CAUSE,
+            ),
+            "derive_zone",
+        ),
+        Command(
+            "lock",
+            "bind models, tools and imports to a piece of policy",
+            "changes",
+            _LOCKED,
+            (Flag("reason", "shown to whoever is refused", TEXT), _CAUSE),
+            "lock_policy",
+        ),
+        Command("unlock", "take a lock away", "changes", _LOCKED, (_WHY, _CAUSE), "unlock_policy"),
+        Command("locks", "what is locked, by whom and why", "reads", run=_locks),
+    ),
     "durability": (
         Command("checkpoint", "name the present state", "changes", (_NAME,), (_CAUSE,)),
         Command(
@@ -328,7 +494,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 Word("key", "see tunables", TEXT),
                 Word("value", "JSON, so text needs quotes: '\"greedy\"'", JSON),
             ),
-            (_CAUSE,),
+            (_WHY, _CAUSE),
         ),
     ),
 }

@@ -16,6 +16,7 @@ from graphstate._canonical import Json, decode, encode_text
 from graphstate.events import GENESIS, Head, Row
 from graphstate.model import Edge, Node, Stat
 from graphstate.store.db import Database, SqlValue
+from graphstate.store.policies import Policies
 from graphstate.store.schema import GRAPH_NO, SHIFT
 from graphstate.tunables import DEFAULTS
 
@@ -32,7 +33,7 @@ _REMEMBERED = 200_000
 _NODE = """id, kind, label, payload, tags, status, version, created_seq, updated_seq,
 created_at, updated_at, embedding"""
 _EDGE = """id, src, dst, kind, label, guard, enforcement, weight, learned_weight, version,
-created_seq, updated_seq"""
+created_seq, updated_seq, learned_enforcement"""
 _NODE_BY_ID = f"SELECT {_NODE} FROM node WHERE id = ?"
 _EDGE_BY_ID = f"SELECT {_EDGE} FROM edge WHERE id = ?"
 _STAT = """x.visits, x.successes, x.failures, x.soft_violations, x.blocks, x.ema_reward, x.last_seq,
@@ -42,16 +43,22 @@ _STAT_BY_ID = {
     "edge": f"SELECT 2 * e.no + 1, {_STAT} FROM edge e LEFT JOIN experience x ON x.no = 2 * e.no + 1 WHERE e.id = ?",
 }
 _MOVES_OUT = f"""SELECT e.id, e.src, e.dst, e.kind, e.label, e.guard, e.enforcement, e.weight,
-e.learned_weight, e.version, e.created_seq, e.updated_seq, n.status, 2 * e.no + 1, {_STAT}
+e.learned_weight, e.version, e.created_seq, e.updated_seq, e.learned_enforcement, n.status, 2 * e.no + 1, {_STAT}
 FROM edge e LEFT JOIN node n ON n.id = e.dst LEFT JOIN experience x ON x.no = 2 * e.no + 1
 WHERE e.src = ? AND e.kind = 'transition' ORDER BY e.no"""
 
 _NODE_INSERT = "INSERT INTO node VALUES (NULL, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?) RETURNING no"
 _NODE_UPDATE = """UPDATE node SET kind = ?, label = ?, payload = ?, tags = ?, status = ?,
 version = version + 1, updated_seq = ?, updated_at = ?, embedding = ? WHERE no = ?"""
-_EDGE_INSERT = "INSERT INTO edge VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, 0.0, 1, ?, ?) RETURNING no"
+_EDGE_INSERT = "INSERT INTO edge VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, 0.0, 1, ?, ?, NULL) RETURNING no"
 _EDGE_UPDATE = """UPDATE edge SET src = ?, dst = ?, kind = ?, label = ?, guard = ?, enforcement = ?,
 weight = ?, version = version + 1, updated_seq = ? WHERE id = ?"""
+_LEARN = "UPDATE edge SET learned_weight = ?, updated_seq = ? WHERE id = ? RETURNING src"
+_EDGE_MODE = {
+    False: """UPDATE edge SET enforcement = ?, learned_enforcement = NULL, updated_seq = ? WHERE id = ?
+    RETURNING src""",
+    True: "UPDATE edge SET learned_enforcement = ?, updated_seq = ? WHERE id = ? RETURNING src",
+}
 # Most events change two or three of these; one statement for them costs half of two.
 _STATE_PUTS = tuple(
     f"INSERT INTO state VALUES (?, ?){', (?, ?)' * more} ON CONFLICT DO UPDATE SET value = excluded.value"
@@ -63,6 +70,7 @@ _STAT_PUTS = tuple(
     for more in range(4)
 )
 _STATE = "SELECT value FROM state WHERE key = ?"
+_CURSORS = "SELECT actor, nodes FROM cursor"
 _TRAIL = """SELECT value ->> '$.edge', value ->> '$.to' FROM state WHERE key GLOB ?
 ORDER BY value ->> '$.move' DESC LIMIT ?"""
 
@@ -100,6 +108,10 @@ _CLEAR = (
     "DELETE FROM edge",
     "DELETE FROM experience",
     "DELETE FROM tunable",
+    "DELETE FROM zone",
+    "DELETE FROM zone_member",
+    "DELETE FROM rule",
+    "DELETE FROM policy_lock",
     "DELETE FROM state WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*'",
 )
 
@@ -160,6 +172,7 @@ def _edge(row: Sequence[Any]) -> Edge:
     return Edge(
         id=row[0], src=row[1], dst=row[2], kind=row[3], label=row[4], guard=row[5], enforcement=row[6],
         weight=row[7], learned_weight=row[8], version=row[9], created_seq=row[10], updated_seq=row[11],
+        learned_enforcement=row[12],
     )  # fmt: skip
 
 
@@ -168,17 +181,24 @@ class Projection:
 
     def __init__(self, db: Database) -> None:
         self._db = db
+        #: changes whenever nodes, edges or statuses may have changed
+        self.shape = 0
+        #: zones, locks, and what happened to rules
+        self.policies = Policies(db)
         self._fold: Mapping[str, Callable[[Row, dict[str, Json]], None]] = {
             "NodeUpserted": self._node_upserted,
             "NodeStatusChanged": self._node_status_changed,
             "EdgeUpserted": self._edge_upserted,
             "EdgeRemoved": self._edge_removed,
+            "EdgesReweighted": self._edges_reweighted,
             "CursorMoved": self._cursor_moved,
             "TransitionTaken": self._transition_taken,
             "BlockedAttempt": self._blocked_attempt,
             "SoftViolation": self._soft_violation,
             "RewardApplied": self._reward_applied,
             "ConfigSet": self._config_set,
+            "EnforcementChanged": self._enforcement_changed,
+            **self.policies.folds,
         }
         self.forget()
 
@@ -190,9 +210,11 @@ class Projection:
         self._stats: dict[str, dict[str, StatState]] = {"edge": {}, "node": {}}
         self._status: dict[str, str] = {}
         self._tunables: dict[str, Json] | None = None
+        self.policies.forget()
         # Not written yet: values of `state`, and the keys of changed statistics.
         self._unwritten: dict[str, str] = {}
         self._changed: dict[int, StatState] = {}
+        self.shape += 1
 
     def flush(self) -> None:
         """Write what changed in memory. The caller commits."""
@@ -219,7 +241,8 @@ class Projection:
 
     def apply(self, row: Row, body: dict[str, Json]) -> None:
         """Fold one event into the tables. Unknown types change nothing."""
-        if len(self._edges) + len(self._stats["node"]) + len(self._status) > _REMEMBERED:
+        kept = len(self._edges) + len(self._stats["node"]) + len(self._status)
+        if kept + self.policies.remembered() > _REMEMBERED:
             self.flush()
             self.forget()
         fold = self._fold.get(row.type)
@@ -309,8 +332,12 @@ class Projection:
         if changed:
             self._db.many("INSERT OR IGNORE INTO node_tag VALUES (?, ?)", [(tag, no) for tag in tags])
         self._status[node_id] = status
+        self.shape += 1
+        if "stat" in body:
+            self._inherit("node", node_id, body["stat"], row.seq)
 
     def _node_status_changed(self, row: Row, body: dict[str, Json]) -> None:
+        self.shape += 1
         self._db.run(
             "UPDATE node SET status = ?, updated_seq = ?, updated_at = ? WHERE id = ?",
             (body["status"], row.seq, row.at, body["id"]),
@@ -318,35 +345,87 @@ class Projection:
         self._status[body["id"]] = body["status"]
 
     def _edge_upserted(self, row: Row, body: dict[str, Json]) -> None:
+        self.shape += 1
+        self._put_edge(row, body)
+        if "stat" in body:
+            self._inherit("edge", body["id"], body["stat"], row.seq)
+        if "learned_weight" in body:
+            self._learn(body["id"], float(body["learned_weight"]), row.seq)
+
+    def _put_edge(self, row: Row, body: dict[str, Json]) -> None:
         edge_id, src, dst, kind = body["id"], body["src"], body["dst"], body["kind"]
         label, guard, enforcement, weight = body["label"], body["guard"], body["enforcement"], body["weight"]
         values = (src, dst, kind, label, guard, enforcement, float(weight))
-        old = self._db.one("SELECT src, dst, no FROM edge WHERE id = ?", (edge_id,))
+        old = self._db.one("SELECT src, dst, guard, enforcement, no FROM edge WHERE id = ?", (edge_id,))
         if old is not None:
             self._db.run(_EDGE_UPDATE, (*values, row.seq, edge_id))
-            self._edges.pop(edge_id, None)
-            self._out.pop(old[0], None)
-            self._out.pop(src, None)
+            self._forget_edge(edge_id, old[0], src)
+            self.policies.lock_moves("edge", edge_id, row.seq)
+            if old[:4] != (src, dst, guard, enforcement):
+                self._db.run("UPDATE edge SET learned_enforcement = NULL WHERE id = ?", (edge_id,))
+                self.policies.forget_rule("edge", edge_id)
             if old[:2] != (src, dst):  # what was learned belongs to the old ends
-                self._drop_stat(edge_id, 2 * old[2] + 1)
+                self._db.run("UPDATE edge SET learned_weight = 0.0 WHERE id = ?", (edge_id,))
+                self._drop_stat(edge_id, 2 * old[4] + 1)
             return
         new = self._db.one(_EDGE_INSERT, (edge_id, *values, row.seq, row.seq))
         assert new is not None
-        edge = self._edges[edge_id] = _edge((edge_id, *values, 0.0, 1, row.seq, row.seq))
+        edge = self._edges[edge_id] = _edge((edge_id, *values, 0.0, 1, row.seq, row.seq, None))
         self._stats["edge"][edge_id] = StatState(2 * new[0] + 1)
         if kind == "transition" and src in self._out:
             self._out[src] += (edge,)
 
+    def _edges_reweighted(self, row: Row, body: dict[str, Json]) -> None:
+        for edge, learned in body["weights"].items():
+            self._learn(edge, float(learned), row.seq)
+
+    def _learn(self, edge: str, learned: float, seq: int) -> None:
+        src = self._db.one(_LEARN, (learned, seq, edge))
+        if src is not None:
+            self._forget_edge(edge, src[0])
+
+    def _inherit(self, kind: str, id: str, told: Mapping[str, Json], seq: int) -> None:
+        """Take over what others learned: two nodes became one, or an edge got another end."""
+        stat = self._touch(kind, id, seq)
+        if stat is not None:
+            stat.visits, stat.successes, stat.failures = told["visits"], told["successes"], told["failures"]
+            stat.softs, stat.blocks, stat.ema = (
+                told["soft_violations"],
+                told["blocks"],
+                float(told["ema_reward"]),
+            )
+            stat.rewarded_by, stat.rewarded_move = told["rewarded_by"], told["rewarded_move"]
+
     def _edge_removed(self, row: Row, body: dict[str, Json]) -> None:
+        self.shape += 1
         old = self._db.one("DELETE FROM edge WHERE id = ? RETURNING src, no", (body["id"],))
         if old is not None:
-            self._out.pop(old[0], None)
-            self._edges.pop(body["id"], None)
+            self._forget_edge(body["id"], old[0])
+            self.policies.forget_rule("edge", body["id"])
+            self.policies.forget_attempts(body["id"])
+            self.policies.drop_lock("edge", body["id"])
             self._drop_stat(body["id"], 2 * old[1] + 1)
 
+    def _enforcement_changed(self, row: Row, body: dict[str, Json]) -> None:
+        scope, name, mode, learned = body["scope"], body["id"], body["mode"], body.get("learned", False)
+        if scope != "edge":
+            self.policies.zone_mode_changed(scope, name, mode, learned=learned, seq=row.seq)
+            return
+        edge = self._db.one(_EDGE_MODE[learned], (mode, row.seq, name))
+        if edge is not None:
+            self._forget_edge(name, edge[0])
+            self.policies.forget_rule("edge", name)
+            self.policies.lock_moves("edge", name, row.seq)
+
+    def _forget_edge(self, edge: str, *sources: str) -> None:
+        self._edges.pop(edge, None)
+        for source in sources:
+            self._out.pop(source, None)
+
     def _cursor_moved(self, row: Row, body: dict[str, Json]) -> None:
-        state = self.cursor(row.actor or "")
-        self._put_cursor(row.actor or "", tuple(dict.fromkeys(body["set"])), state.moves)
+        actor = body.get("cursor", row.actor or "")  # whose cursor, if not that of who acts
+        self._put_cursor(actor, tuple(dict.fromkeys(body["set"])), self.cursor(actor).moves)
+        self.policies.lock_moves("cursor", actor, row.seq)
 
     def _transition_taken(self, row: Row, body: dict[str, Json]) -> None:
         actor, origin, to, edge = row.actor or "", body["from"], body["to"], body["edgeId"]
@@ -359,16 +438,22 @@ class Projection:
             stat = self._touch(kind, scope, row.seq)
             if stat is not None:
                 stat.visits += 1
+        if "cleanRules" in body:
+            self.policies.ran_clean(body["cleanRules"])
 
     def _blocked_attempt(self, row: Row, body: dict[str, Json]) -> None:
         stat = self._touch("edge", body["edgeId"], row.seq)
         if stat is not None:
-            stat.blocks += 1
+            stat.blocks += body.get("count", 1)
+        if "rules" in body:
+            self.policies.blocked(body["rules"])
 
     def _soft_violation(self, row: Row, body: dict[str, Json]) -> None:
         stat = self._touch("edge", body["edgeId"], row.seq)
         if stat is not None:
             stat.softs += 1
+        if "rules" in body:
+            self.policies.violated(body["rules"])
 
     def _reward_applied(self, row: Row, body: dict[str, Json]) -> None:
         value, alpha, actor = float(body["value"]), float(body["alpha"]), row.actor or ""
@@ -387,6 +472,7 @@ class Projection:
             "INSERT OR REPLACE INTO tunable VALUES (?, ?)", (body["key"], encode_text(body["value"]))
         )
         self._tunables = None
+        self.policies.lock_moves("tunables", "*", row.seq)
 
     def _touch(self, kind: str, id: str, seq: int) -> StatState | None:
         """Return a statistic to change; None if its node or edge is gone, which learns nothing."""
@@ -425,17 +511,19 @@ class Projection:
             for row in self._db.all(_MOVES_OUT, (node,)):
                 edge = self._edges[row[0]] = _edge(row)
                 found.append(edge)
-                if row[12] is not None:
-                    self._status[edge.dst] = row[12]
+                if row[13] is not None:
+                    self._status[edge.dst] = row[13]
                 if edge.id not in self._stats["edge"]:  # memory may be ahead of the table
-                    self._stats["edge"][edge.id] = _stat_state(row[13:])
+                    self._stats["edge"][edge.id] = _stat_state(row[14:])
             edges = self._out[node] = tuple(found)
         return edges
 
     def moves(self, actor: str) -> list[tuple[Edge, StatState]]:
-        """Return the edges from an actor's cursor to active nodes, with their statistics."""
+        """Return the edges from an actor's cursor, from and to active nodes, with their statistics."""
         stats, statuses, found = self._stats["edge"], self._status, []
         for node in self.cursor(actor).nodes:
+            if (statuses.get(node) or self.status(node)) != "active":
+                continue
             for edge in self._out.get(node) or self.moves_out(node):
                 if (statuses.get(edge.dst) or self.status(edge.dst)) == "active":
                     found.append((edge, stats.get(edge.id) or self.live_stat(edge.id)))
@@ -471,6 +559,11 @@ class Projection:
         """Return a statistic, None if nothing ever touched it."""
         stat = self._stat(kind, id)
         return stat.frozen() if stat and stat.last_seq else None
+
+    def cursors(self) -> dict[str, tuple[str, ...]]:
+        """Return where every actor stands."""
+        self.flush()
+        return {actor: tuple(decode(nodes)) for actor, nodes in self._db.all(_CURSORS)}
 
     def trail(self, actor: str, depth: int) -> list[tuple[str, str]]:
         """Return (edge, target) of an actor's last moves, newest first, at most `TRAIL`."""

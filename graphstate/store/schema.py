@@ -74,7 +74,7 @@ _TABLES = (
     no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, src TEXT NOT NULL, dst TEXT NOT NULL,
     kind TEXT NOT NULL, label TEXT NOT NULL, guard TEXT, enforcement TEXT, weight REAL NOT NULL,
     learned_weight REAL NOT NULL, version INTEGER NOT NULL, created_seq INTEGER NOT NULL,
-    updated_seq INTEGER NOT NULL) STRICT""",
+    updated_seq INTEGER NOT NULL, learned_enforcement TEXT) STRICT""",
     "CREATE INDEX edge_out ON edge (src, kind)",
     "CREATE INDEX edge_in ON edge (dst, kind)",
     """CREATE TABLE experience (
@@ -84,6 +84,22 @@ _TABLES = (
     rewarded_move INTEGER NOT NULL) STRICT""",
     """CREATE VIEW stat AS SELECT 'node' AS kind, n.id, x.* FROM experience x JOIN node n ON x.no = 2 * n.no
     UNION ALL SELECT 'edge', e.id, x.* FROM experience x JOIN edge e ON x.no = 2 * e.no + 1""",
+    """CREATE TABLE zone (
+    no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, intra TEXT NOT NULL, boundary TEXT NOT NULL,
+    learned_intra TEXT, learned_boundary TEXT, version INTEGER NOT NULL, created_seq INTEGER NOT NULL,
+    updated_seq INTEGER NOT NULL) STRICT""",
+    """CREATE TABLE zone_member (
+    zone TEXT NOT NULL, node TEXT NOT NULL, PRIMARY KEY (zone, node)) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX zone_member_node ON zone_member (node, zone)",
+    """CREATE TABLE rule (
+    scope TEXT NOT NULL, id TEXT NOT NULL, violations INTEGER NOT NULL, clean INTEGER NOT NULL,
+    PRIMARY KEY (scope, id)) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE policy_lock (
+    scope TEXT NOT NULL, id TEXT NOT NULL, reason TEXT NOT NULL, actor TEXT, at INTEGER NOT NULL,
+    seq INTEGER NOT NULL, PRIMARY KEY (scope, id)) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE blocked (
+    edge TEXT PRIMARY KEY, minute INTEGER NOT NULL, recorded INTEGER NOT NULL,
+    pending INTEGER NOT NULL) STRICT, WITHOUT ROWID""",
     "CREATE TABLE tunable (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
     """CREATE TABLE snapshot (
     id TEXT PRIMARY KEY, seq INTEGER NOT NULL, hash BLOB NOT NULL, at INTEGER NOT NULL,

@@ -23,11 +23,19 @@ KEPT = 2
 _DUMP = """SELECT '{"node":' || (SELECT json_group_array(json_array(no, id, kind, label, payload, tags, status, version,
     created_seq, updated_seq, created_at, updated_at, embedding)) FROM (SELECT * FROM node ORDER BY no))
 || ',"edge":' || (SELECT json_group_array(json_array(no, id, src, dst, kind, label, guard, enforcement, weight,
-    learned_weight, version, created_seq, updated_seq)) FROM (SELECT * FROM edge ORDER BY no))
+    learned_weight, version, created_seq, updated_seq, learned_enforcement)) FROM (SELECT * FROM edge ORDER BY no))
 || ',"experience":' || (SELECT json_group_array(json_array(no, visits, successes, failures, soft_violations,
     blocks, ema_reward, last_seq, rewarded_by, rewarded_move)) FROM (SELECT * FROM experience ORDER BY no))
 || ',"state":' || (SELECT json_group_array(json_array(key, value)) FROM (SELECT * FROM state
     WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*' ORDER BY key))
+|| ',"zone":' || (SELECT json_group_array(json_array(no, name, intra, boundary, learned_intra, learned_boundary,
+    version, created_seq, updated_seq)) FROM (SELECT * FROM zone ORDER BY no))
+|| ',"zone_member":' || (SELECT json_group_array(json_array(zone, node)) FROM (SELECT * FROM zone_member
+    ORDER BY zone, node))
+|| ',"rule":' || (SELECT json_group_array(json_array(scope, id, violations, clean)) FROM (SELECT * FROM rule
+    ORDER BY scope, id))
+|| ',"policy_lock":' || (SELECT json_group_array(json_array(scope, id, reason, actor, at, seq)) FROM (
+    SELECT * FROM policy_lock ORDER BY scope, id))
 || ',"tunable":' || (SELECT json_group_array(json_array(key, value)) FROM (SELECT * FROM tunable ORDER BY key)) || '}'"""
 
 _LOAD = (
@@ -36,11 +44,17 @@ _LOAD = (
     FROM json_each(?, '$.node')""",
     "INSERT INTO node_tag SELECT DISTINCT t.value, n.no FROM node n, json_each(n.tags) t WHERE ? IS NOT NULL",
     """INSERT INTO edge SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
-    value ->> 6, value ->> 7, value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12
+    value ->> 6, value ->> 7, value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13
     FROM json_each(?, '$.edge')""",
     """INSERT INTO experience SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4,
     value ->> 5, value ->> 6, value ->> 7, value ->> 8, value ->> 9 FROM json_each(?, '$.experience')""",
     "INSERT INTO state SELECT value ->> 0, value ->> 1 FROM json_each(?, '$.state')",
+    """INSERT INTO zone SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
+    value ->> 6, value ->> 7, value ->> 8 FROM json_each(?, '$.zone')""",
+    "INSERT INTO zone_member SELECT value ->> 0, value ->> 1 FROM json_each(?, '$.zone_member')",
+    "INSERT INTO rule SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(?, '$.rule')",
+    """INSERT INTO policy_lock SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4,
+    value ->> 5 FROM json_each(?, '$.policy_lock')""",
     "INSERT INTO tunable SELECT value ->> 0, value ->> 1 FROM json_each(?, '$.tunable')",
 )
 
@@ -113,6 +127,10 @@ class Snapshots:
     def mark(self, name: str, head: Head, snapshot: str, at: int) -> None:
         """Put a checkpoint on an event; a name that exists moves."""
         self._db.run("INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?, ?, ?)", (name, *head, snapshot, at))
+
+    def unmark(self, names: Sequence[str]) -> None:
+        """Remove checkpoints; their snapshots go with the next one that is taken."""
+        self._db.many("DELETE FROM checkpoint WHERE name = ?", [(name,) for name in names])
 
     def checkpoint(self, name: str) -> Head | None:
         """Return the event a checkpoint stands on."""

@@ -37,6 +37,7 @@ from graphstate.store.log import Log
 from graphstate.store.opening import MEMORY, LockMode, Opened, open_database
 from graphstate.store.projection import Projection
 from graphstate.store.snapshot import Snapshots, Taken
+from graphstate.store.survey import Flaw, Survey
 from graphstate.store.unit import Unit
 
 __all__ = ("MAX_EVENT_BYTES", "Store")
@@ -77,7 +78,7 @@ class Store:
         self.log, self.projection, self.snapshots = Log(db), Projection(db), Snapshots(db)
         #: what opening had to repair
         self.recovery = Recovery()
-        self._db, self._lock_file = db, opened.lock
+        self._db, self._lock_file, self._survey = db, opened.lock, Survey(db)
         self._guard = threading.RLock()
         self._pid = os.getpid()
         self._on_disk = path != MEMORY
@@ -93,6 +94,7 @@ class Store:
         self.feed = Feed()
         #: The open transaction changes the graph's log.
         self._news = False
+        self._cause: str | None = None
 
     # ------------------------------------------------------------------ opening
 
@@ -348,6 +350,8 @@ class Store:
         """
         seq, previous = self.log.head(GRAPH)
         rows: list[Row] = []
+        if cause is None and self._cause is not None:
+            cause, self._cause = self._cause, None
         for draft in drafts:
             seq += 1
             body = encode(draft.body)
@@ -368,6 +372,10 @@ class Store:
         self.projection.set_applied(head)
         self._news = True
         return rows
+
+    def because(self, cause: str | None) -> None:
+        """Let the next event have a cause, although the verb that records it was given none."""
+        self._cause = cause
 
     def append(
         self, stream: str, rows: Sequence[Row], *, expected: int | None = None, sync: bool = False
@@ -493,6 +501,22 @@ class Store:
         self._snapshot_due = 0
         self._news = True
         return count
+
+    # ------------------------------------------------------------------ the whole graph
+
+    def survey(self) -> Survey:
+        """Return what answers questions about the whole live graph, of this moment."""
+        self.projection.flush()
+        return self._survey
+
+    def flaws(self) -> list[Flaw]:
+        """Return what cannot be right in the tables. Repeated without a change it costs the cursors."""
+        return self.survey().flaws((self.projection.shape, self.projection.policies.shape))
+
+    def broken(self) -> str | None:
+        """Return why no write is taken any more, None if nothing is known to be damaged."""
+        row = None if self._broken else self._db.one(_BROKEN)
+        return self._broken if row is None else str(row[0])
 
     # ------------------------------------------------------------------ integrity
 

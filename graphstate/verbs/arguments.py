@@ -13,7 +13,7 @@ from graphstate.events import is_valid_id
 
 __all__ = (
     "choice", "embedding", "identifier", "identifiers", "json_bytes", "limit", "name", "number", "refuse",
-    "tags", "text", "whole",
+    "tags", "text", "whole", "with_reason",
 )  # fmt: skip
 
 MAX_LABEL = 1_024
@@ -23,6 +23,7 @@ MAX_EMBEDDING = 8_192
 MAX_SEARCH = 1_024
 MAX_RESULTS = 1_000
 MAX_IDS = 100_000
+MAX_REASON = 1_024
 
 
 def refuse(message: str, code: ErrorCode = ErrorCode.INVALID_INPUT, **details: Any) -> NoReturn:
@@ -130,3 +131,8 @@ def json_bytes(value: Json, what: str) -> bytes:
         return encode(value)
     except NotJson as error:
         refuse(f"{what} is not JSON: {error}")
+
+
+def with_reason(body: dict[str, Json], reason: object) -> dict[str, Json]:
+    """The body of an event, with the reason if one was given."""
+    return body if reason is None else {**body, "reason": text(reason, "reason", MAX_REASON)}

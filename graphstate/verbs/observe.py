@@ -17,9 +17,13 @@ from graphstate.store import Subscription
 from graphstate.verbs import arguments
 from graphstate.verbs.fsm import moving_actor
 from graphstate.verbs.intuition import Intuition
+from graphstate.verbs.soundness import violations
 from graphstate.verbs.verb import Verbs, query
 
-__all__ = ("Observation",)
+__all__ = ("Observation", "ready_now")
+
+#: Events among which `render` looks for the last rewards.
+RECENT = 500
 
 _MAX_SEQ = 2**53
 
@@ -168,17 +172,20 @@ class Observation(Verbs):
 
     @query
     def render(self, *, actor: str | None = None) -> str:
-        """Return a picture in text: cursor, ranked moves, what is ready, the last rewards.
+        """Return a picture in text: cursor, ranked moves, what is ready, the last rewards, violations.
 
-        Ready are the nodes whose prerequisites have all been visited, less the visited ones.
+        Ready are the nodes whose prerequisites have all been visited, less the visited ones. The
+        rewards are among the last 500 events, so that the cost does not grow with the log.
         """
         projection, log = self.store.projection, self.store.log
-        rewards = log.recent(GRAPH, from_seq=1, limit=3, type="RewardApplied")
+        first = max(1, log.head(GRAPH).seq - RECENT + 1)
+        rewards = log.recent(GRAPH, from_seq=first, limit=3, type="RewardApplied", node=None, edge=None)
         return picture(
             projection.cursor(moving_actor(self, actor)).nodes,
             Intuition.suggest(self, actor=actor),
-            projection.ready(projection.visited()),
+            ready_now(self),
             [(row.seq, decode(row.body)["value"]) for row in rewards],
+            len(violations(self)),
             log.head(GRAPH).seq,
         )
 
@@ -201,3 +208,9 @@ class Observation(Verbs):
     def head(self) -> str:
         """Return the end of the graph's log as ``seq:hash``, short enough to keep elsewhere."""
         return str(self.store.log.head(GRAPH))
+
+
+def ready_now(graph: Verbs) -> list[str]:
+    """Return the nodes whose prerequisites have all been visited, less the visited ones."""
+    projection = graph.store.projection
+    return projection.ready(projection.visited())

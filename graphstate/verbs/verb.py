@@ -11,17 +11,29 @@ from graphstate.errors import ErrorCode, StoreError, VerbFailed, shown
 from graphstate.events import GRAPH, Draft, Row
 from graphstate.model import (
     Checkpoint,
+    Collected,
     Edge,
+    Iteration,
+    Lock,
+    Merged,
+    Migrated,
     Node,
     Outcome,
+    Planned,
+    Repair,
     Rewarded,
+    Reweighted,
     Rollback,
+    Split,
     Step,
+    Zone,
+    ZoneProposal,
     from_json,
     to_json,
 )
 from graphstate.results import Fail, Ok, Result
 from graphstate.store import Store
+from graphstate.verbs.locks import refuse_locked
 
 __all__ = ("Verbs", "answer", "catches_up_text", "query", "synced_verb", "verb")
 
@@ -29,7 +41,27 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _RESULTS: Mapping[str, type] = {
-    cls.__name__: cls for cls in (Node, Edge, Outcome, Rewarded, Step, Checkpoint, Rollback)
+    cls.__name__: cls
+    for cls in (
+        Node,
+        Edge,
+        Outcome,
+        Rewarded,
+        Step,
+        Checkpoint,
+        Rollback,
+        Zone,
+        ZoneProposal,
+        Lock,
+        Planned,
+        Repair,
+        Reweighted,
+        Collected,
+        Iteration,
+        Split,
+        Merged,
+        Migrated,
+    )
 }
 
 MAX_CAUSE_CHARS = 256
@@ -50,7 +82,14 @@ class Verbs:
         self.store, self.actor, self.trust = store, actor, trust
 
     def record(self, *drafts: Draft, actor: str | None = None, cause: str | None = None) -> list[Row]:
-        """Write events as this actor, or as another one with the same trust."""
+        """Write events as this actor, or as another one with the same trust.
+
+        Raises:
+            VerbFailed: Locked, if they would change what is locked and the trust is too low.
+        """
+        if not drafts:
+            return []
+        refuse_locked(self.store.projection, drafts, actor=actor or self.actor, trust=self.trust)
         return self.store.record(drafts, actor=actor or self.actor, trust=self.trust, cause=cause)
 
 

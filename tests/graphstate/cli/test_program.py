@@ -362,7 +362,7 @@ def test_a_signal_ends_the_command_with_its_code_and_nothing_written(
     assert waiting.stderr is not None
     assert waiting.stderr.read() == b""
     with Adaptogen.open(path, seed=False) as graph:
-        assert graph.metrics().events == 7
+        assert graph.metrics().events == 9
         assert graph.verify_integrity(deep=True).ok
 
 
@@ -378,3 +378,42 @@ def test_a_call_imports_nothing_it_does_not_need(path: Path) -> None:
         "agentloop", "anyio", "argparse", "asyncio", "jsonschema", "networkx", "numpy", "openai", "rich",
         "difflib", "sqlite3", "subprocess", "urllib",
     }  # fmt: skip
+
+
+# ------------------------------------------------------------------------------ evolving
+
+
+def test_v140_status_render_and_orient_count_violations(path: Path, run: Run) -> None:
+    assert run("status", "--json")[1]["violations"] == 0
+    with Adaptogen.open(path, seed=False) as graph:
+        graph.archive("a").unwrap()
+    assert run("status", "--json")[1]["violations"] == 1
+    for command in ("status", "render"):
+        assert run(command)[1].splitlines()[-2] == "violations: 1"
+    assert run("orient")[1]["violations"] == 1
+
+
+def test_validate_and_repair_say_by_their_exit_code_whether_all_is_well(path: Path, run: Run) -> None:
+    assert run("validate")[:2] == (0, {"ok": True, "violations": []})
+    with Adaptogen.open(path, seed=False) as graph:
+        graph.archive("a").unwrap()
+    code, report, _ = run("validate")
+    assert (code, report["violations"][0]["kind"]) == (1, "CursorOnDeadNode")
+    code, repair, _ = run("repair")
+    assert (code, repair["ok"], len(repair["fixed"])) == (0, True, 1)
+    assert run("validate")[0] == 0
+
+
+def test_a_plan_is_given_as_text_or_file_and_makes_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, spec = tmp_path / "new.db", tmp_path / "plan.json"
+    spec.write_text('{"nodes": ["a", "b"], "deps": [["b", "a"]], "cursor": ["a"]}')
+    assert main(["plan", "--spec", f"@{spec}", "--db", str(path)]) == 0
+    assert decode(capsys.readouterr().out)["nodes"] == ["a", "b"]
+    assert main(["plan", "--spec", '{"deps": [["a", "b"]]}', "--db", str(path)]) == 1
+    answer = decode(capsys.readouterr().out)
+    assert (answer["code"], answer["details"]["item"]) == ("CycleRejected", "plan.deps[0]")
+    for words in ([], ["--spec", "[]"], ["--spec", "{"]):
+        assert main(["plan", *words, "--db", str(path)]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
