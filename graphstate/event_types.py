@@ -65,13 +65,28 @@ EVENT_TYPES: Mapping[str, EventType] = {
     "ZoneMembership": EventType(
         {"zone": _ZONE, "node": _NODE, "op": "add or remove"}, "adds the member, or removes it"
     ),
+    "ZoneDeleted": EventType({"name": _ZONE}, "removes the zone"),
     "EnforcementChanged": EventType(
         {
             "scope": "edge, zone-intra or zone-boundary",
             "id": "id of the edge, or name of the zone",
-            "mode": "off, soft or hard",
+            "mode": "off, soft or hard; null inherits",
+            "learned?": "true if experience did it, not an author",
+            "reason?": "why",
         },
-        "sets the mode",
+        "sets the mode, or with `learned` what was learned on top of it",
+    ),
+    "PolicyLocked": EventType(
+        {
+            "scope": "edge, zone, tunables or cursor",
+            "id": "what is locked; * for the tunables",
+            "reason": "shown to whoever is refused",
+        },
+        "lets only developers and persons change it",
+    ),
+    "PolicyUnlocked": EventType(
+        {"scope": "edge, zone, tunables or cursor", "id": "what was locked", "reason?": "why"},
+        "removes the lock",
     ),
     "CursorMoved": EventType(
         {"set": "list of ids of nodes"}, "puts the cursor of the event's actor on these nodes"
@@ -105,6 +120,9 @@ EVENT_TYPES: Mapping[str, EventType] = {
             "alpha": "rate from 0 to 1",
         },
         "each scope counts a success or failure, and its average moves towards the value by alpha times weight",
+    ),
+    "EdgesReweighted": EventType(
+        {"weights": "object: learned weight by id of the edge"}, "sets what was learned on top of the weights"
     ),
     "ConfigSet": EventType({"key": "name of the tunable", "value": "its value"}, "sets the tunable"),
     "CheckpointCreated": EventType(
