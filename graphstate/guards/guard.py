@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from graphstate._canonical import Json
 from graphstate.errors import GuardError
@@ -29,13 +29,15 @@ class Evaluation(NamedTuple):
     exhausted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """A compiled guard. Equal to another one of the same text."""
+class Guard(Struct, frozen=True, eq=False):
+    """A compiled guard. Made by `compile_guard`; unchangeable, so that threads may share it."""
 
     text: str
-    _run: Condition = field(repr=False, compare=False)
-    _nodes: int = field(repr=False, compare=False)
+    _run: Condition
+    _nodes: int
+
+    def __repr__(self) -> str:
+        return f"compile_guard({self.text!r})"
 
     def evaluate(self, context: Mapping[str, Json], *, budget: int = GUARD_BUDGET) -> Evaluation:
         """Return whether the context passes. Never raises; what cannot be evaluated does not pass.
@@ -46,15 +48,27 @@ class Guard:
                 object that is compared, one for each 64 characters compared. If they do not
                 suffice the guard does not pass.
         """
-        meter = [budget - self._nodes]
         try:
-            if meter[0] < 0:
-                raise Exhausted
-            known = context if isinstance(context, Mapping) else {}
-            passed = _on_any_stack(lambda: self._run(known, meter))
+            return self._evaluate(context, budget)
+        except RecursionError:  # the caller stands deep, which must not change the answer
+            pass
+        try:
+            return _on_own_stack(lambda: self._evaluate(context, budget))
+        except Exception:  # not even a thread can be started: closed
+            return Evaluation(False, 0, False)
+
+    def _evaluate(self, context: Any, budget: int) -> Evaluation:
+        meter = [budget - self._nodes]
+        if meter[0] < 0:
+            return Evaluation(False, max(budget, 0), True)
+        try:
+            known = context if type(context) is dict or isinstance(context, Mapping) else {}
+            passed = self._run(known, meter)
         except Exhausted:
             return Evaluation(False, max(budget, 0), True)
-        except Exception:  # a member that is not JSON refused even to be compared: closed
+        except RecursionError:
+            raise
+        except Exception:  # a value that is not JSON refused to be looked at: closed
             return Evaluation(False, budget - meter[0], False)
         return Evaluation(passed, budget - meter[0], False)
 
@@ -76,7 +90,7 @@ def compile_guard(text: object) -> Guard:
     found = _compiled(plain)
     if isinstance(found, Guard):
         return found
-    raise GuardError(found.problem, found.position)
+    raise GuardError(found.problem, position=found.position)
 
 
 def eval_guard(text: str, context: Mapping[str, Json]) -> bool:
@@ -91,15 +105,21 @@ def eval_guard(text: str, context: Mapping[str, Json]) -> bool:
 @lru_cache(maxsize=MAX_CACHED)
 def _compiled(text: str) -> Guard | GuardError:
     try:
-        return Guard(text, *_on_any_stack(lambda: parse(text)))
+        return _parsed(text)
+    except RecursionError:
+        return _on_own_stack(lambda: _parsed(text))
+
+
+def _parsed(text: str) -> Guard | GuardError:
+    try:
+        return Guard(text, *parse(text))
     except GuardError as error:
         return error.with_traceback(None)
 
 
-def _on_any_stack(work: Callable[[], _T]) -> _T:
-    """Do the work, in a thread if the caller stands so deep that the stack does not suffice."""
-    try:
-        return work()
-    except RecursionError:
-        with ThreadPoolExecutor(1) as worker:
-            return worker.submit(work).result()
+def _on_own_stack(work: Callable[[], _T]) -> _T:
+    """Do in a thread what may not depend on how deep the caller stands."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as worker:
+        return worker.submit(work).result()

@@ -32,22 +32,30 @@ MAX_CACHED = 1_024
 #: units of work an evaluation may spend
 GUARD_BUDGET = 5_000
 
+#: In the notation of Lark, which the tests hand it to. The parser is another one.
 GRAMMAR = r"""
-guard      = or ;
-or         = and, { "||", and } ;
-and        = comparison, { "&&", comparison } ;
-comparison = unary, [ operator, unary ] ;
-operator   = "==" | "!=" | "<" | "<=" | ">" | ">=" | "in" | "has" ;
-unary      = "!", unary | primary ;
-primary    = number | text | "true" | "false" | "null" | path | exists | list | "(", or, ")" ;
-exists     = "exists", ( path | "(", path, ")" ) ;
-list       = "[", [ or, { ",", or } ], "]" ;
-path       = name, { ".", segment } ;
-name       = ( letter | "_" ), { letter | digit | "_" } ;
-segment    = ( letter | digit | "_" ), { letter | digit | "_" } ;
-number     = [ "-" ], digit, { digit | "." } ;
-text       = '"', { character | escape }, '"' | "'", { character | escape }, "'" ;
-escape     = "\\", ( "\\" | '"' | "'" | "n" | "r" | "t" ) ;
+guard: or
+or: and ("||" and)*
+and: comparison ("&&" comparison)*
+comparison: unary ((SIGN | IN | HAS) unary)?
+unary: "!" unary | primary
+primary: NUMBER | TEXT | TRUE | FALSE | NULL | path | exists | list | "(" or ")"
+list: "[" [or ("," or)*] "]"
+path: NAME | IN | HAS | EXISTS
+exists: EXISTS (NAME | EXISTS) | EXISTS "(" path ")"
+
+SIGN: "==" | "!=" | "<=" | "<" | ">=" | ">"
+IN: "in"
+HAS: "has"
+EXISTS: "exists"
+TRUE: "true"
+FALSE: "false"
+NULL: "null"
+NAME: /[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*/
+NUMBER: /-?[0-9][0-9.]*/
+TEXT: /"([^"\\]|\\[\\"'nrt])*"/ | /'([^'\\]|\\[\\"'nrt])*'/
+
+%ignore /[ \t\r\n]+/
 """.strip()
 
 #: The operators, the one that binds least first, with what each answers.
@@ -69,20 +77,20 @@ CONTEXT: Mapping[str, str] = {
     "to": "payload of the node the move enters",
     "fromId": "id of the node the move leaves",
     "toId": "id of the node the move enters",
-    "fromTags": "list of its tags",
-    "toTags": "list of its tags",
-    "fromKind": "its kind",
-    "toKind": "its kind",
-    "payload": "the same as to",
-    "tags": "the same as toTags",
-    "kind": "the same as toKind",
+    "fromTags": "list of the tags of the node the move leaves",
+    "toTags": "list of the tags of the node the move enters",
+    "fromKind": "kind of the node the move leaves",
+    "toKind": "kind of the node the move enters",
     "edge.id": "id of the edge that is decided",
-    "edge.label": "its label",
-    "edge.weight": "the author's weight of it",
+    "edge.label": "label of the edge",
+    "edge.weight": "the author's weight of the edge",
     "stat.visits": "moves over this edge before this one",
     "stat.emaReward": "moving average of its rewards",
     "stat.successes": "rewards above zero",
     "stat.failures": "rewards below zero",
+    "payload": "the same as to: how the predicate of a zone speaks of a node",
+    "tags": "the same as toTags",
+    "kind": "the same as toKind",
     "vars": "the object that the caller passed as vars, {} if none",
 }
 

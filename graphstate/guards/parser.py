@@ -23,6 +23,7 @@ from graphstate.guards.values import (
     Meter,
     contains,
     equal,
+    is_partial,
     member,
     ordered,
     settled,
@@ -93,7 +94,7 @@ def _tokens(text: str) -> Iterator[_Token]:
         kind, found = match.lastgroup or "wrong", match[0]
         if kind == "wrong":
             problem = "a text without its closing quote" if found in "\"'" else f"unexpected {shown(found)}"
-            raise GuardError(problem, match.start())
+            raise GuardError(problem, position=match.start())
         if kind != "space":
             yield _Token(kind, found, match.start())
     yield _Token("end", "", len(text))
@@ -111,14 +112,20 @@ class _Parser:
             self._now = next(self._rest)
         return token
 
+    def _takes(self, sign: str) -> bool:
+        """Take the sign if it comes next. Texts keep their quotes here, so none looks like one."""
+        found = self._now.text == sign
+        if found:
+            self._take()
+        return found
+
     def _unexpected(self, wanted: str) -> GuardError:
         found = "the end" if self._now.kind == "end" else shown(self._now.text)
-        return GuardError(f"unexpected {found}, expected {wanted}", self._now.at)
+        return GuardError(f"unexpected {found}, expected {wanted}", position=self._now.at)
 
     def _expect(self, sign: str) -> None:
-        if self._now.kind != "sign" or self._now.text != sign:
+        if not self._takes(sign):
             raise self._unexpected(repr(sign))
-        self._take()
 
     def expect_end(self) -> None:
         if self._now.kind != "end":
@@ -130,7 +137,7 @@ class _Parser:
         while (power := _POWERS.get(self._now.text, 0)) > above:
             if power == _COMPARISON:
                 sign = self._take().text
-                left = self._joined(_comparison(sign, left, self.expression(depth, power)))
+                left = self._counted(_comparison(sign, left, self.expression(depth, power)))
                 if _POWERS.get(self._now.text) == _COMPARISON:
                     raise self._unexpected("&& or ||, as comparisons do not chain")
             else:
@@ -140,34 +147,30 @@ class _Parser:
     def _chain(self, first: _Node, depth: int, power: int) -> _Node:
         """Parse all that one && or || joins, so that a long chain is no deeper than a short one."""
         sign, tests = self._now.text, [_test(first)]
-        while self._now.text == sign:
-            self._take()
+        while self._takes(sign):
             tests.append(_test(self.expression(depth, power)))
             self.nodes += 1
-        return _Node(_any(tests) if power == _OR else _all(tests), boolean=True)
+        return _Node(_joined(_either if power == _OR else _both, tests), boolean=True)
 
-    def _joined(self, node: _Node) -> _Node:
+    def _counted(self, node: _Node) -> _Node:
         self.nodes += 1
         return node
 
     def _unary(self, depth: int) -> _Node:
         if depth > MAX_DEPTH:
-            raise GuardError(f"nested deeper than {MAX_DEPTH} levels", self._now.at)
-        if self._now == ("sign", "!", self._now.at):
-            self._take()
-            return self._joined(_Node(_not(_test(self._unary(depth + 1))), boolean=True))
+            raise GuardError(f"nested deeper than {MAX_DEPTH} levels", position=self._now.at)
+        if self._takes("!"):
+            return self._counted(_Node(_not(_test(self._unary(depth + 1))), boolean=True))
         return self._primary(depth)
 
     def _primary(self, depth: int) -> _Node:
         kind, text, at = self._now
-        if kind == "sign" and text == "(":
-            self._take()
+        if self._takes("("):
             node = self.expression(depth + _BRACKET)
             self._expect(")")
             return node._replace(constant=False)
-        if kind == "sign" and text == "[":
-            self._take()
-            return self._joined(self._list(depth + _BRACKET))
+        if self._takes("["):
+            return self._counted(self._list(depth + _BRACKET))
         if kind in ("sign", "end"):
             raise self._unexpected("a value")
         self._take()
@@ -179,16 +182,16 @@ class _Parser:
         if text in _LITERALS:
             return _constant(_LITERALS[text])
         if text == "exists" and self._asks():
-            return self._joined(self._exists())
+            return self._counted(self._exists())
         return _Node(_path(_segments(text, at)))
 
     def _list(self, depth: int) -> _Node:
         members: list[_Node] = []
-        if not (self._now.kind == "sign" and self._now.text == "]"):
+        if self._takes("]"):
+            return _Node(_list(members))
+        members.append(self.expression(depth))
+        while self._takes(","):
             members.append(self.expression(depth))
-            while self._now.kind == "sign" and self._now.text == ",":
-                self._take()
-                members.append(self.expression(depth))
         self._expect("]")
         return _Node(_list(members))
 
@@ -198,9 +201,7 @@ class _Parser:
         return (kind == "name" and text not in ("in", "has")) or (kind == "sign" and text == "(")
 
     def _exists(self) -> _Node:
-        bracket = self._now.text == "("
-        if bracket:
-            self._take()
+        bracket = self._takes("(")
         if self._now.kind != "name" or self._now.text in _LITERALS:
             raise self._unexpected("a path")
         path = _path(_segments(self._now.text, self._now.at))
@@ -218,19 +219,22 @@ def _number(text: str, at: int) -> int | float:
     if "." in rest:
         return math.nan
     if len(whole) > MAX_INT_DIGITS + whole.startswith("-"):
-        raise GuardError(f"a number of more than {MAX_INT_DIGITS} digits", at)
+        raise GuardError(f"a number of more than {MAX_INT_DIGITS} digits", position=at)
     if not rest:
         return int(whole)
     value = float(text)
     if not math.isfinite(value):
-        raise GuardError(f"the number {shown(text)} is too large", at)
+        raise GuardError(f"the number {shown(text)} is too large", position=at)
     return value
 
 
 def _text(quoted: str, at: int) -> str:
     def plain(match: re.Match[str]) -> str:
         if match[1] not in _ESCAPES:
-            raise GuardError(f"unknown escape {shown(match[0])}, expected \\\\ \\\" \\' \\n \\r \\t", at)
+            problem = f"unknown escape: a backslash before {shown(match[1])}"
+            raise GuardError(
+                f"{problem}, expected \\\\, \\', \\\", \\n, \\r or \\t", position=at + 1 + match.start()
+            )
         return _ESCAPES[match[1]]
 
     return re.sub(_ESCAPE, plain, quoted[1:-1]) if "\\" in quoted else quoted[1:-1]
@@ -240,9 +244,9 @@ def _segments(text: str, at: int) -> list[str]:
     segments = text.split(".")
     for segment in segments:
         if not segment:
-            raise GuardError(f"an empty part in the path {shown(text)}", at)
+            raise GuardError(f"an empty part in the path {shown(text)}", position=at)
         if segment in _FORBIDDEN:
-            raise GuardError(f"the path {shown(text)} has the forbidden part {segment!r}", at)
+            raise GuardError(f"the path {shown(text)} has the forbidden part {segment!r}", position=at)
     return segments
 
 
@@ -301,18 +305,20 @@ def _not(test: Condition) -> Condition:
     return lambda context, meter: not test(context, meter)
 
 
-def _all(tests: list[Condition]) -> Condition:
-    if len(tests) == 2:
-        first, second = tests
-        return lambda context, meter: first(context, meter) and second(context, meter)
-    return lambda context, meter: all(test(context, meter) for test in tests)
+def _joined(join: Callable[[Condition, Condition], Condition], tests: list[Condition]) -> Condition:
+    """Join by halves, so that a chain of hundreds is ten deep."""
+    if len(tests) == 1:
+        return tests[0]
+    middle = len(tests) // 2
+    return join(_joined(join, tests[:middle]), _joined(join, tests[middle:]))
 
 
-def _any(tests: list[Condition]) -> Condition:
-    if len(tests) == 2:
-        first, second = tests
-        return lambda context, meter: first(context, meter) or second(context, meter)
-    return lambda context, meter: any(test(context, meter) for test in tests)
+def _both(first: Condition, second: Condition) -> Condition:
+    return lambda context, meter: first(context, meter) and second(context, meter)
+
+
+def _either(first: Condition, second: Condition) -> Condition:
+    return lambda context, meter: first(context, meter) or second(context, meter)
 
 
 def _comparison(sign: str, left: _Node, right: _Node) -> _Node:
@@ -357,6 +363,8 @@ def _with_constant(sign: str, left: Run, value: Json) -> Condition:
 
     def differs(context: Context, meter: Meter) -> bool:
         found = left(context, meter)
-        return found is not MISSING and not (type(found) in kinds and found == value)
+        if type(found) in kinds:
+            return bool(found != value)
+        return not is_partial(found)
 
     return is_same if sign == "==" else differs

@@ -4,9 +4,13 @@ A value is JSON or it is missing: a path that leads nowhere is, and so is what i
 object, a number that is not finite, an integer too long). Nothing is coerced, nothing but plain
 comparison is ever called on a value.
 
-Work is counted in units, so that a guard ends after the same work on every machine. Comparing
-two members of lists or objects costs one, comparing texts one per 64 characters, looking for a
-text in another one also one per 1,024 pairs of their characters.
+Work is counted in units, so that a guard ends after the same work on every machine:
+
+- one for each member of a list that is looked at for a value,
+- eight for comparing two lists or two objects, and one for each member and each key of both,
+- one for each 64 characters of what is compared, and of a text that is searched,
+- one for each 1,024 pairs of characters of a text and one looked for in it: texts can be made
+  so that the search takes that many steps.
 """
 
 from __future__ import annotations
@@ -18,12 +22,16 @@ from typing import Any, Final, TypeAlias
 from graphstate._canonical import MAX_INT_DIGITS, Json
 
 __all__ = (
+    "CHARACTERS_PER_UNIT",
     "MISSING",
+    "PAIRS_PER_UNIT",
+    "PER_PAIR",
     "Exhausted",
     "Listed",
     "Meter",
     "contains",
     "equal",
+    "is_partial",
     "member",
     "ordered",
     "settled",
@@ -34,10 +42,14 @@ __all__ = (
 #: What is left to spend, in one place that all parts of a guard share.
 Meter: TypeAlias = list[int]
 
+#: compared, or searched for another text
 CHARACTERS_PER_UNIT = 64
+#: of a text and one that is looked for in it
 PAIRS_PER_UNIT = 1_024
+#: for two lists or two objects, before their members
+PER_PAIR = 8
 _BITS_PER_UNIT = 8 * CHARACTERS_PER_UNIT
-_MAX_BITS = (10**MAX_INT_DIGITS - 1).bit_length()
+_MAX_INT = 10**MAX_INT_DIGITS
 
 
 class Exhausted(Exception):
@@ -62,7 +74,12 @@ class Listed(list[Json]):
     def __init__(self, members: list[Json]) -> None:
         super().__init__(members)
         #: a member is missing, so comparing the whole is false
-        self.partial: bool = any(m is MISSING or (type(m) is Listed and m.partial) for m in members)
+        self.partial = any(map(is_partial, members))
+
+
+def is_partial(value: Json) -> bool:
+    """Whether a value is missing, or a list written in the guard with a member that is."""
+    return value is MISSING or (type(value) is Listed and value.partial)
 
 
 _NUMBER: Final = float
@@ -70,6 +87,11 @@ _SHAPES: dict[type, type] = {
     str: str, bool: bool, type(None): type(None), int: _NUMBER, float: _NUMBER, dict: dict, list: list,
     tuple: list, Listed: list,
 }  # fmt: skip
+#: the types whose values can be equal to one of a type, where no text is long
+_KINDS: dict[type, tuple[type, ...]] = {
+    str: (str,), bool: (bool,), type(None): (type(None),), int: (int, float), float: (int, float),
+}  # fmt: skip
+#: of these every value is JSON (or missing), and exactly what it seems
 _OWN = frozenset({str, bool, type(None), dict, list, tuple, _Missing})
 
 
@@ -90,7 +112,7 @@ def settled(value: Json) -> Json:
     if kind in _OWN:
         return value
     if kind is int:
-        return value if value.bit_length() <= _MAX_BITS else MISSING
+        return value if -_MAX_INT < value < _MAX_INT else MISSING
     if kind is float:
         return value if math.isfinite(value) else MISSING
     if issubclass(kind, (dict, list, tuple)):
@@ -121,42 +143,43 @@ def _spend(meter: Meter, units: int) -> None:
 
 def equal(left: Json, right: Json, meter: Meter) -> bool | None:
     """Compare as JSON, by value and without coercion; None if a part is missing."""
-    if left is MISSING or right is MISSING:
-        return None
-    if (type(left) is Listed and left.partial) or (type(right) is Listed and right.partial):
-        return None
-    return _same(left, right, meter)
+    return None if is_partial(left) or is_partial(right) else _same(left, right, meter)
 
 
 def _same(left: Json, right: Json, meter: Meter) -> bool:
     todo = [(left, right)]
     while todo:
         a, b = todo.pop()
-        kind = shape(a)
-        if kind is None or kind is not shape(b):
+        kind = _SHAPES.get(type(a)) or shape(a)
+        if kind is None or kind is not (_SHAPES.get(type(b)) or shape(b)):
             return False
-        if kind is list:
+        if kind is list or kind is dict:
             if len(a) != len(b) or type(a) is type(b) is Listed:
                 return False
-            _spend(meter, len(a))
-            todo.extend(zip(a, b, strict=True))
-        elif kind is dict:
-            if len(a) != len(b) or not _pairs(a, b, todo, meter):
+            if not (_pair_members if kind is list else _pair_values)(a, b, todo, meter):
                 return False
         elif not _same_scalar(a, b, meter):
             return False
     return True
 
 
-def _pairs(a: dict[str, Json], b: dict[str, Json], todo: list[tuple[Json, Json]], meter: Meter) -> bool:
-    """Put the members of two objects beside each other; False if one has a key of its own."""
-    _spend(meter, len(a))
+_Pairs: TypeAlias = list[tuple[Json, Json]]
+
+
+def _pair_members(a: list[Json], b: list[Json], todo: _Pairs, meter: Meter) -> bool:
+    """Put the members of two lists of one length beside each other."""
+    _spend(meter, PER_PAIR + 2 * len(a))
+    todo.extend(zip(a, b, strict=True))
+    return True
+
+
+def _pair_values(a: dict[str, Json], b: dict[str, Json], todo: _Pairs, meter: Meter) -> bool:
+    """Put the values of two objects beside each other; False if they differ in a key."""
+    _spend(meter, PER_PAIR + 4 * len(a))
     for key, value in a.items():
-        if type(key) is not str:
+        if type(key) is not str or key not in b:
             return False
         _spend(meter, len(key) // CHARACTERS_PER_UNIT)
-        if key not in b:
-            return False
         todo.append((value, b[key]))
     return True
 
@@ -167,7 +190,11 @@ def _same_scalar(a: Json, b: Json, meter: Meter) -> bool:
             return False
         _spend(meter, len(a) // CHARACTERS_PER_UNIT)
     elif isinstance(a, int):
-        _spend(meter, a.bit_length() // _BITS_PER_UNIT)
+        if a.bit_length() > _BITS_PER_UNIT:
+            _spend(meter, a.bit_length() // _BITS_PER_UNIT)
+            return settled(a) is not MISSING and bool(a == b)
+    elif isinstance(a, float) and not math.isfinite(a):
+        return False
     return bool(a == b)
 
 
@@ -194,30 +221,57 @@ def member(value: Json, members: Json, meter: Meter) -> bool:
         return False
     left = meter[0]
     cut = len(members) > left
-    place = _position(value, members[:left] if cut else members, meter)
+    place = _place(value, members[:left] if cut else members, meter)
     if place is None and cut:
         raise Exhausted
     _spend(meter, len(members) if place is None else place + 1)
     return place is not None
 
 
-def _position(value: Json, members: Json, meter: Meter) -> int | None:
+def _place(value: Json, members: Json, meter: Meter) -> int | None:
     """Return where the value stands first. The members looked at are not charged here."""
     kind = type(value)
-    if kind is str and len(value) < CHARACTERS_PER_UNIT:
-        for place, item in enumerate(members):
-            if type(item) is str and item == value:
-                return place
-        return None
     if kind is float and value != value:
-        return _position_of_nan(members)
+        return _place_of_nan(members)
+    if kind is str and len(value) >= CHARACTERS_PER_UNIT:
+        return _place_of_long(value, members, meter)
+    if kind not in _KINDS:
+        return _place_of_whole(value, members, meter)
+    kinds = _KINDS[kind]
     for place, item in enumerate(members):
-        if item is not MISSING and equal(value, item, meter):
+        if item == value if type(item) in kinds else _is_like(item, value, meter):
             return place
     return None
 
 
-def _position_of_nan(members: Json) -> int | None:
+def _place_of_long(value: str, members: Json, meter: Meter) -> int | None:
+    size, cost = len(value), len(value) // CHARACTERS_PER_UNIT
+    for place, item in enumerate(members):
+        if type(item) is str:
+            if len(item) == size:
+                _spend(meter, cost)
+                if item == value:
+                    return place
+        elif _is_like(item, value, meter):
+            return place
+    return None
+
+
+def _place_of_whole(value: Json, members: Json, meter: Meter) -> int | None:
+    kind, size = shape(value), len(value)
+    for place, item in enumerate(members):
+        alike = (_SHAPES.get(type(item)) or shape(item)) is kind and len(item) == size
+        if alike and equal(value, item, meter):
+            return place
+    return None
+
+
+def _is_like(item: Json, value: Json, meter: Meter) -> bool:
+    """Whether an item of an unusual type, an enum's member for instance, equals a scalar."""
+    return type(item) not in _SHAPES and equal(settled(item), value, meter) is True
+
+
+def _place_of_nan(members: Json) -> int | None:
     # A number that is none can only be written in the guard, and only there it finds itself.
     places = (i for i, item in enumerate(members) if type(item) is float and item != item)
     return next(places, None) if type(members) is Listed else None
@@ -230,9 +284,11 @@ def contains(whole: Json, part: Json, meter: Meter) -> bool:
         return member(part, whole, meter)
     if type(part) is not str or kind not in (dict, str):
         return False
-    if kind is str:
-        pairs = len(whole) * len(part)
-        _spend(meter, len(whole) // CHARACTERS_PER_UNIT + pairs // PAIRS_PER_UNIT)
-    else:
+    if kind is dict:
         _spend(meter, len(part) // CHARACTERS_PER_UNIT)
+    elif len(part) > len(whole):
+        return False
+    else:
+        pairs = len(part) * len(whole)
+        _spend(meter, len(whole) // CHARACTERS_PER_UNIT + pairs // PAIRS_PER_UNIT)
     return part in whole
