@@ -21,6 +21,14 @@ class EventType(NamedTuple):
 
 
 _NODE, _EDGE, _ZONE = "id of the node", "id of the edge", "name of the zone"
+_RULES = "list of [scope, id] of the rules that objected"
+_REASON = {"reason?": "why, as the caller said"}
+#: Whoever has the same rules and vars can decide again and compare.
+_WHY = {
+    "decision?": "digest of the trace",
+    "policy?": "digest of the rules it was decided by",
+    "vars?": "digest of what the caller passed as vars",
+}
 
 #: Every type of event that this version writes or folds.
 EVENT_TYPES: Mapping[str, EventType] = {
@@ -49,30 +57,32 @@ EVENT_TYPES: Mapping[str, EventType] = {
             "guard": "text, or null",
             "enforcement": "off, soft or hard, or null",
             "weight": "number from 0",
+            **_REASON,
         },
         "creates the edge, or replaces it: its version grows by 1; with new ends it forgets what it had learned",
     ),
-    "EdgeRemoved": EventType({"id": _EDGE}, "removes the edge and what it had learned"),
+    "EdgeRemoved": EventType({"id": _EDGE, **_REASON}, "removes the edge and what it had learned"),
     "ZoneDefined": EventType(
         {
             "name": _ZONE,
             "members": "list of ids of nodes",
             "intra": "off, soft or hard",
             "boundary": "off, soft or hard",
+            **_REASON,
         },
         "creates the zone, or replaces its members and modes",
     ),
     "ZoneMembership": EventType(
-        {"zone": _ZONE, "node": _NODE, "op": "add or remove"}, "adds the member, or removes it"
+        {"zone": _ZONE, "node": _NODE, "op": "add or remove", **_REASON}, "adds the member, or removes it"
     ),
-    "ZoneDeleted": EventType({"name": _ZONE}, "removes the zone"),
+    "ZoneDeleted": EventType({"name": _ZONE, **_REASON}, "removes the zone"),
     "EnforcementChanged": EventType(
         {
             "scope": "edge, zone-intra or zone-boundary",
             "id": "id of the edge, or name of the zone",
             "mode": "off, soft or hard; null inherits",
             "learned?": "true if experience did it, not an author",
-            "reason?": "why",
+            **_REASON,
         },
         "sets the mode, or with `learned` what was learned on top of it",
     ),
@@ -85,11 +95,11 @@ EVENT_TYPES: Mapping[str, EventType] = {
         "lets only developers and persons change it",
     ),
     "PolicyUnlocked": EventType(
-        {"scope": "edge, zone, tunables or cursor", "id": "what was locked", "reason?": "why"},
+        {"scope": "edge, zone, tunables or cursor", "id": "what was locked", **_REASON},
         "removes the lock",
     ),
     "CursorMoved": EventType(
-        {"set": "list of ids of nodes"}, "puts the cursor of the event's actor on these nodes"
+        {"set": "list of ids of nodes", **_REASON}, "puts the cursor of the event's actor on these nodes"
     ),
     "TransitionTaken": EventType(
         {
@@ -97,7 +107,9 @@ EVENT_TYPES: Mapping[str, EventType] = {
             "from": "id of the node that was left, or null",
             "to": "id of the node that was entered",
             "clean": "true if the move was allowed without a warning",
-            "choice?": "how `step` chose: strategy, scores and draws",
+            "choice?": "what `step` chose from: scores by edge, and random draws if there were any",
+            "cleanRules?": "list of [scope, id] of the rules that were kept",
+            **_WHY,
         },
         "moves the cursor of the event's actor; edge and entered node count a visit",
     ),
@@ -107,11 +119,15 @@ EVENT_TYPES: Mapping[str, EventType] = {
             "from": "id of a node, or null",
             "to": "id of a node",
             "reason": "reasons, joined by a semicolon",
+            "count?": "how many attempts this event stands for, 1 if absent",
+            "rules?": _RULES,
+            **_WHY,
         },
-        "the edge counts a blocked attempt; the cursor stays",
+        "the edge counts the blocked attempts; the cursor stays",
     ),
     "SoftViolation": EventType(
-        {"edgeId": _EDGE, "reason": "reasons, joined by a semicolon"}, "the edge counts a soft violation"
+        {"edgeId": _EDGE, "reason": "reasons, joined by a semicolon", "rules?": _RULES},
+        "the edge and each rule that was violated count a soft violation",
     ),
     "RewardApplied": EventType(
         {
@@ -124,7 +140,9 @@ EVENT_TYPES: Mapping[str, EventType] = {
     "EdgesReweighted": EventType(
         {"weights": "object: learned weight by id of the edge"}, "sets what was learned on top of the weights"
     ),
-    "ConfigSet": EventType({"key": "name of the tunable", "value": "its value"}, "sets the tunable"),
+    "ConfigSet": EventType(
+        {"key": "name of the tunable", "value": "its value", **_REASON}, "sets the tunable"
+    ),
     "CheckpointCreated": EventType(
         {
             "name": "name of the checkpoint",

@@ -23,7 +23,7 @@ __all__ = (
     "Iteration",
     "Lock",
     "LockScope",
-    "Merged",
+    "MergedStates",
     "Metrics",
     "Migrated",
     "Move",
@@ -355,10 +355,12 @@ class Violation(Struct, frozen=True, kw_only=True):
 
 
 class Validation(Struct, frozen=True, kw_only=True):
-    """What `validate` found; `ok` if it found nothing."""
+    """What `validate` found; `ok` if it found no violation."""
 
     ok: bool
     violations: tuple[Violation, ...] = ()
+    #: what is allowed and probably not meant
+    warnings: tuple[str, ...] = ()
 
 
 class Repair(Struct, frozen=True, kw_only=True):
@@ -430,7 +432,7 @@ class Split(Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
     moved: tuple[str, ...]
 
 
-class Merged(Struct, frozen=True, kw_only=True):
+class MergedStates(Struct, frozen=True, kw_only=True):
     """Which edges now belong to the node that stays, and which vanished between the two."""
 
     into: str

@@ -126,7 +126,7 @@ def decide(
         locked: The edge is locked.
     """
     left, entered, shared = _sides(source, target)
-    if guard is None and not left and not entered and not shared:
+    if guard is None and not left and not entered and not any(map(_speaks, shared)):
         return ALLOWED
     gate = edge.enforcement == "off"
     found: list[_Objection] = []
@@ -173,6 +173,11 @@ def _learning(edge: Edge, fences: Iterable[Fence], locked: bool) -> set[Rule]:
         if not fence.locked:
             rules |= {Rule("zone-intra", fence.name), Rule("zone-boundary", fence.name)}
     return rules
+
+
+def _speaks(fence: Fence) -> bool:
+    """Say whether a zone has a say, or something to unlearn, in a move inside it."""
+    return fence.intra != "off" or fence.learned_intra is not None or fence.learned_boundary is not None
 
 
 def _sides(

@@ -9,13 +9,18 @@ from hypothesis import strategies as st
 
 from agentloop._canonical import Json
 from agentloop.frames import NODE_COMPLETED, TEXT, TREE_FAILED, Frame
+from graphstate import Edge
+from graphstate.policy import Fence, GuardReport
 
 __all__ = (
     "buffer_steps",
     "check_strings",
     "evolution_steps",
+    "fences",
     "deep_list",
     "frames",
+    "governed_edges",
+    "guard_reports",
     "guard_contexts",
     "guard_texts",
     "guards",
@@ -147,36 +152,6 @@ def stream_steps(writers: int = 3) -> st.SearchStrategy[list[tuple[str, int]]]:
     )
 
 
-# ------------------------------------------------------------------------------------- graph
-
-
-def evolution_steps() -> st.SearchStrategy[list[tuple[str, ...]]]:
-    """Calls of a graph with few nodes and edges, so that they meet: ordinary life and edits of the structure."""
-    node, edge = st.sampled_from("abcdef"), st.sampled_from(["e1", "e2", "e3", "e4", "e5", "e6"])
-    actor = st.sampled_from(["developer", "robot"])
-    life = st.one_of(
-        st.tuples(
-            st.just("link"), node, node, edge, st.sampled_from(["transition", "dependency", "reference"])
-        ),
-        st.tuples(st.just("link"), node, node, edge, st.just("transition")),
-        st.tuples(st.just("stand"), node, actor),
-        st.tuples(st.just("step"), st.sampled_from(["-1", "0.5", "1"]), actor),
-        st.tuples(st.just("status"), node, st.sampled_from(["active", "archived", "deprecated"])),
-        st.tuples(st.just("remember"), node, st.sampled_from(["state", "task", "fact"])),
-        st.tuples(st.just("pin"), node),
-    )
-    edits = st.one_of(
-        st.just(("self_iterate",)),
-        st.just(("gc",)),
-        st.just(("reweight",)),
-        st.just(("migrate",)),
-        st.tuples(st.just("split"), node, st.sampled_from(["f", "g", "h"]), edge, edge),
-        st.tuples(st.just("merge"), node, node),
-        st.tuples(st.just("plan"), node, node, st.sampled_from(["g", "h", "i"]), edge),
-    )
-    return st.lists(st.one_of(life, life, edits), min_size=5, max_size=40)
-
-
 #: Paths that the contexts below know, most of the time.
 _GUARD_PATHS = (
     "a", "b", "c", "vars.a", "vars.b", "vars.list", "vars.list.0", "vars.list.length", "vars.missing", "vars.a.k",
@@ -290,3 +265,66 @@ def deep_list(depth: int) -> list[Any]:
     for _ in range(depth):
         value = [value]
     return value
+
+
+# ------------------------------------------------------------------------------------ policy
+
+MODES = ("off", "soft", "hard")
+
+
+def fences() -> st.SearchStrategy[list[Fence]]:
+    """The zones of a node, few enough that two nodes share some. A name is always the same zone."""
+    learned = st.sampled_from([None, "hard"])
+
+    def zone(name: str) -> st.SearchStrategy[Fence]:
+        return st.builds(
+            Fence, name=st.just(name), intra=st.sampled_from(MODES), boundary=st.sampled_from(MODES),
+            learned_intra=learned, learned_boundary=learned, locked=st.booleans(),
+        )  # fmt: skip
+
+    return st.tuples(*map(zone, "uvwxyz")).map(list)
+
+
+def governed_edges() -> st.SearchStrategy[Edge]:
+    """An edge with any mode, declared and learned."""
+    return st.builds(
+        Edge, id=st.just("e1"), src=st.just("a"), dst=st.just("b"),
+        enforcement=st.none() | st.sampled_from(MODES), learned_enforcement=st.sampled_from([None, None, "hard"]),
+    )  # fmt: skip
+
+
+def guard_reports() -> st.SearchStrategy[GuardReport | None]:
+    """No guard, or what may come of one."""
+    return st.sampled_from(
+        [None, GuardReport("g", True), GuardReport("g", False), GuardReport("g", False, "guard_budget")]
+    )
+
+
+# ------------------------------------------------------------------------------------- graph
+
+
+def evolution_steps() -> st.SearchStrategy[list[tuple[str, ...]]]:
+    """Calls of a graph with few nodes and edges, so that they meet: ordinary life and edits of the structure."""
+    node, edge = st.sampled_from("abcdef"), st.sampled_from(["e1", "e2", "e3", "e4", "e5", "e6"])
+    actor = st.sampled_from(["developer", "robot"])
+    life = st.one_of(
+        st.tuples(
+            st.just("link"), node, node, edge, st.sampled_from(["transition", "dependency", "reference"])
+        ),
+        st.tuples(st.just("link"), node, node, edge, st.just("transition")),
+        st.tuples(st.just("stand"), node, actor),
+        st.tuples(st.just("step"), st.sampled_from(["-1", "0.5", "1"]), actor),
+        st.tuples(st.just("status"), node, st.sampled_from(["active", "archived", "deprecated"])),
+        st.tuples(st.just("remember"), node, st.sampled_from(["state", "task", "fact"])),
+        st.tuples(st.just("pin"), node),
+    )
+    edits = st.one_of(
+        st.just(("self_iterate",)),
+        st.just(("gc",)),
+        st.just(("reweight",)),
+        st.just(("migrate",)),
+        st.tuples(st.just("split"), node, st.sampled_from(["f", "g", "h"]), edge, edge),
+        st.tuples(st.just("merge"), node, node),
+        st.tuples(st.just("plan"), node, node, st.sampled_from(["g", "h", "i"]), edge),
+    )
+    return st.lists(st.one_of(life, life, edits), min_size=5, max_size=40)

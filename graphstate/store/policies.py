@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from graphstate._canonical import Json
 from graphstate.events import Row
-from graphstate.model import Lock, Zone
+from graphstate.model import Edge, Lock, Zone
 from graphstate.policy import Counts, Fence, Rule
 from graphstate.store.db import Database
 
@@ -25,6 +25,9 @@ __all__ = ("Pending", "Policies")
 RECORDED_A_MINUTE = 10
 
 _MINUTE_MS = 60_000
+
+# Beyond this many remembered nodes the memory starts afresh.
+_REMEMBERED = 100_000
 
 _ZONE = """SELECT name, intra, boundary, learned_intra, learned_boundary, version, created_seq, updated_seq
 FROM zone WHERE name = ?"""
@@ -52,9 +55,10 @@ _RAN_CLEAN = "INSERT INTO rule VALUES (?, ?, 0, 1) ON CONFLICT DO UPDATE SET cle
 _BLOCKED = "UPDATE rule SET clean = 0 WHERE scope = ? AND id = ?"
 _FORGET_RULE = "DELETE FROM rule WHERE scope = ? AND id = ?"
 _LOCKS = "SELECT scope, id, reason, actor, at, seq FROM policy_lock ORDER BY scope, id"
-_ATTEMPT = "SELECT minute, recorded, pending FROM blocked WHERE edge = ?"
-_ATTEMPT_PUT = "INSERT OR REPLACE INTO blocked VALUES (?, ?, ?, ?)"
-_DUE = "SELECT edge, pending FROM blocked WHERE pending > 0 AND minute < ? ORDER BY edge"
+_ATTEMPT = "SELECT minute, recorded, pending FROM blocked WHERE edge = ? AND edge_seq = ?"
+_ATTEMPT_PUT = "INSERT OR REPLACE INTO blocked VALUES (?, ?, ?, ?, ?)"
+_DUE = """SELECT b.edge, b.pending FROM blocked b JOIN edge e ON e.id = b.edge AND e.created_seq = b.edge_seq
+WHERE b.pending > 0 AND b.minute < ? ORDER BY b.edge"""
 _TOLD = "UPDATE blocked SET pending = 0 WHERE edge = ?"
 
 
@@ -182,13 +186,11 @@ class Policies:
         found = self._zones_of.get(node)
         if found is None:
             fences = self.fences()
+            if len(self._zones_of) > _REMEMBERED:
+                self._zones_of.clear()
             found = tuple(fences[name] for (name,) in self._db.all(_ZONES_OF, (node,))) if fences else ()
             self._zones_of[node] = found
         return found
-
-    def remembered(self) -> int:
-        """Return how many nodes are kept in memory here."""
-        return len(self._zones_of)
 
     def zone(self, name: str) -> Zone | None:
         """Return a zone with its members."""
@@ -227,14 +229,15 @@ class Policies:
 
     # ------------------------------------------------------------------ attempts without an event
 
-    def attempt(self, edge: str, at: int) -> bool:
+    def attempt(self, edge: Edge, at: int) -> bool:
         """Count a denied attempt, and say whether it gets an event of its own."""
         minute = at // _MINUTE_MS
-        row = self._db.one(_ATTEMPT, (edge,))
+        # By its first event too: the id may have belonged to an edge that is gone.
+        row = self._db.one(_ATTEMPT, (edge.id, edge.created_seq))
         recorded = int(row[1]) if row and row[0] == minute else 0
         pending = int(row[2]) if row else 0
         own = recorded < RECORDED_A_MINUTE
-        self._db.run(_ATTEMPT_PUT, (edge, minute, recorded + own, pending + (not own)))
+        self._db.run(_ATTEMPT_PUT, (edge.id, edge.created_seq, minute, recorded + own, pending + (not own)))
         return own
 
     def due(self, at: int | None) -> list[Pending]:
@@ -245,7 +248,3 @@ class Policies:
     def told(self, edge: str) -> None:
         """Note that an event tells of an edge's attempts now."""
         self._db.run(_TOLD, (edge,))
-
-    def forget_attempts(self, edge: str) -> None:
-        """Drop what was counted for an edge that is gone."""
-        self._db.run("DELETE FROM blocked WHERE edge = ?", (edge,))

@@ -241,8 +241,7 @@ class Projection:
 
     def apply(self, row: Row, body: dict[str, Json]) -> None:
         """Fold one event into the tables. Unknown types change nothing."""
-        kept = len(self._edges) + len(self._stats["node"]) + len(self._status)
-        if kept + self.policies.remembered() > _REMEMBERED:
+        if len(self._edges) + len(self._stats["node"]) + len(self._status) > _REMEMBERED:
             self.flush()
             self.forget()
         fold = self._fold.get(row.type)
@@ -402,7 +401,6 @@ class Projection:
         if old is not None:
             self._forget_edge(body["id"], old[0])
             self.policies.forget_rule("edge", body["id"])
-            self.policies.forget_attempts(body["id"])
             self.policies.drop_lock("edge", body["id"])
             self._drop_stat(body["id"], 2 * old[1] + 1)
 

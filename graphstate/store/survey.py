@@ -32,6 +32,10 @@ WHERE n.no IS NULL ORDER BY m.zone, m.node"""
 _HEADS_ON = """SELECT substr(s.key, 8) FROM state s WHERE s.key GLOB 'cursor/*'
 AND EXISTS (SELECT 1 FROM json_each(s.value, '$.nodes') h WHERE h.value = ?) ORDER BY s.key"""
 
+_KINDS = "SELECT DISTINCT kind FROM node ORDER BY kind"
+_TAGS = "SELECT DISTINCT tag FROM node_tag ORDER BY tag"
+_ZONE_NAMES = "SELECT name FROM zone ORDER BY name"
+
 _ANY_HEAD = """SELECT 1 FROM state s, json_each(s.value, '$.nodes') h WHERE s.key GLOB 'cursor/*' LIMIT 1"""
 # Transitions give life forwards only; what a living node waits for, serves or refers to lives too.
 _GARBAGE = """WITH RECURSIVE live(id) AS (
@@ -151,6 +155,13 @@ class Survey:
             )
             for actor, node, status in self._db.all(_DEAD_HEADS)
         ]
+
+    def names(self) -> dict[str, list[str]]:
+        """Return the kinds of nodes, the tags and the zones that are in use, sorted."""
+        return {
+            what: [name for (name,) in self._db.all(sql)]
+            for what, sql in (("kinds", _KINDS), ("tags", _TAGS), ("zones", _ZONE_NAMES))
+        }
 
     def actors_on(self, node: str) -> list[str]:
         """Return whose cursors stand on a node."""

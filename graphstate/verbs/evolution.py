@@ -18,7 +18,7 @@ from graphstate.model import (
     Collected,
     Edge,
     Iteration,
-    Merged,
+    MergedStates,
     Migrated,
     Node,
     Proposal,
@@ -176,7 +176,7 @@ class Evolution(Verbs):
         expect_gone_version: int | None = None,
         actor: str | None = None,
         cause: str | None = None,
-    ) -> Result[Merged]:
+    ) -> Result[MergedStates]:
         """Let one node take over another one, which is deprecated.
 
         Payload objects are joined, the staying node wins; tags are joined; every edge of the
@@ -214,7 +214,7 @@ class Evolution(Verbs):
         drafts += _cursors_to(self, other.id, stays.id)
         drafts.append(Draft("NodeStatusChanged", {"id": other.id, "status": "deprecated"}))
         self.record(*drafts, actor=actor, cause=cause)
-        return Ok(Merged(into=stays.id, moved=tuple(moved), dropped=tuple(dropped)))
+        return Ok(MergedStates(into=stays.id, moved=tuple(moved), dropped=tuple(dropped)))
 
     @synced_verb
     def migrate(

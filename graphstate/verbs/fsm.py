@@ -293,7 +293,7 @@ def _record_attempt(
 ) -> None:
     policies, now = graph.store.projection.policies, graph.store.now()
     settle_attempts(graph, now)
-    if not policies.attempt(edge.id, now):
+    if not policies.attempt(edge, now):
         return
     body: dict[str, Any] = {
         "edgeId": edge.id, "from": edge.src, "to": edge.dst, "reason": "; ".join(decision.trace.reasons),
@@ -309,11 +309,8 @@ def settle_attempts(graph: Verbs, now: int | None = None) -> None:
     """Record one event for the attempts on each edge that have none; only of past minutes with ``now``."""
     projection = graph.store.projection
     for edge_id, count in projection.policies.due(now):
-        edge = projection.edge(edge_id)
-        if edge is not None:
-            body = {
-                "edgeId": edge.id, "from": edge.src, "to": edge.dst, "count": count,
-                "reason": f"{count} more attempts",
-            }  # fmt: skip
-            graph.record(Draft("BlockedAttempt", body))
+        edge = known_edge(graph.store, edge_id)
+        reason = f"{count} more attempts"
+        body = {"edgeId": edge.id, "from": edge.src, "to": edge.dst, "count": count, "reason": reason}
+        graph.record(Draft("BlockedAttempt", body))
         projection.policies.told(edge_id)

@@ -23,9 +23,7 @@ Body = Mapping[str, Json]
 
 
 def refuse_locked(projection: Projection, drafts: Sequence[Draft], *, actor: str, trust: str) -> None:
-    """Fail with Locked if a governed party would change something locked. Free for trusted ones."""
-    if trust in TRUSTED:
-        return
+    """Fail with Locked if a governed party would change something locked."""
     for draft in drafts:
         if draft.type in ("PolicyLocked", "PolicyUnlocked"):
             refuse(f"only a developer or person locks and unlocks, not a {trust}", ErrorCode.LOCKED)

@@ -7,7 +7,8 @@ exist, a cursor on a node that is not active, a cycle of dependencies, or a brok
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from graphstate._canonical import encode_text
@@ -36,11 +37,13 @@ class Soundness(Verbs):
         """Check the graph and its log, and return what is wrong.
 
         The log is read from where it was verified last; the graph costs one pass over nodes,
-        edges and statistics. Edges to nodes that were set aside are no violation.
+        edges and statistics. Edges to nodes that were set aside are no violation. Names of kinds,
+        tags and zones that differ by case or by Unicode's forms alone are a warning.
         """
         chains = self.store.verify()
-        found = (*_violations(self), *_chain_break(chains))
-        return Validation(ok=not found, violations=found)
+        found, names = _looked_at(self)
+        found += _chain_break(chains)
+        return Validation(ok=not found, violations=found, warnings=tuple(_lookalikes(names)))
 
     validate.__dict__["verb"] = "reads"
 
@@ -70,7 +73,20 @@ def violations(graph: Verbs) -> tuple[Violation, ...]:
     )
 
 
-_violations = query(violations)
+@query
+def _looked_at(graph: Verbs) -> tuple[tuple[Violation, ...], Mapping[str, Sequence[str]]]:
+    return violations(graph), graph.store.survey().names()
+
+
+def _lookalikes(names: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Names that differ are different; one warning for those a reader would take for one another."""
+    for what, listed in names.items():
+        alike: dict[str, list[str]] = {}
+        for name in listed:
+            alike.setdefault(unicodedata.normalize("NFKC", name).casefold(), []).append(name)
+        for group in alike.values():
+            if len(group) > 1:
+                yield f"the {what} {' and '.join(map(ascii, group))} are different, and look alike"
 
 
 def key(violation: Violation) -> tuple[str, str]:

@@ -129,7 +129,7 @@ class Zones(Verbs):
         return self.store.projection.policies.zones()
 
     def derive_zone(
-        self,
+        self: Verbs,
         seed: str,
         predicate: str | None = None,
         *,

@@ -71,7 +71,7 @@ def test_a_summary_needs_no_key_and_no_type_of_value(name: str) -> None:
     assert summary(name, {}).isprintable()
     strange = {key.removesuffix("?"): "\x1b[2J\n\u202e" for key in EVENT_TYPES[name].payload}
     assert summary(name, strange).isprintable()
-    assert summary(name, dict.fromkeys(strange, [1, {"a": None}])).isprintable()
+    assert summary(name, {key: [1, {"a": None}] for key in strange}).isprintable()
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,20 @@ def test_d37_reweight_records_only_what_changed(sound: Make) -> None:
     assert set(entry.payload["weights"]) == {"e2"}
 
 
+def test_d37_many_weights_are_several_events_of_one_transaction(
+    sound: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = sound("a", "b")
+    for number in range(5):
+        graph.link("a", "b", id=f"e{number}").unwrap()
+        walk(graph, "a", f"e{number}", 1)
+    monkeypatch.setattr(evolution, "_AT_ONCE", 2)
+    head = seq(graph)
+    assert graph.reweight(cause="once").unwrap().reweighted == 5
+    assert types(graph, head) == ["EdgesReweighted"] * 3
+    assert {the_edge(graph, f"e{number}").learned_weight for number in range(5)} == {0.3}
+
+
 def test_an_edge_with_other_ends_forgets_its_learned_weight(sound: Make) -> None:
     graph = sound("a", "b", "c")
     graph.link("a", "b", id="e").unwrap()

@@ -220,3 +220,14 @@ def test_a_violation_is_plain_json(make: Make) -> None:
         "detail": "x",
         "fixable": True,
     }
+
+
+def test_names_that_look_alike_are_a_warning(make: Make) -> None:
+    graph = make("a")
+    graph.remember("b", kind="State", tags=["caf\u00e9", "cafe\u0301"]).unwrap()
+    report = graph.validate()
+    assert report.ok
+    assert report.warnings == (
+        "the kinds 'State' and 'state' are different, and look alike",
+        "the tags 'cafe\\u0301' and 'caf\\xe9' are different, and look alike",
+    )

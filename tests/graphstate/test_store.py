@@ -174,7 +174,7 @@ def test_opening_twice_finds_everything_and_replays_nothing(make: Make, tmp_path
     expected = first.suggest()
     first.close()
     again = make(seed=True, path=path)
-    assert again.store.head().seq == 12
+    assert again.store.head().seq == 13
     assert again.recovery.replayed == 0
     assert again.suggest() == expected
 

@@ -394,7 +394,7 @@ def test_v140_status_render_and_orient_count_violations(path: Path, run: Run) ->
 
 
 def test_validate_and_repair_say_by_their_exit_code_whether_all_is_well(path: Path, run: Run) -> None:
-    assert run("validate")[:2] == (0, {"ok": True, "violations": []})
+    assert run("validate")[:2] == (0, {"ok": True, "violations": [], "warnings": []})
     with Adaptogen.open(path, seed=False) as graph:
         graph.archive("a").unwrap()
     code, report, _ = run("validate")
