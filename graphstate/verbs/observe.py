@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -35,10 +35,15 @@ def _entry(row: Row) -> HistoryEntry:
     )
 
 
-def _parts(graph: Verbs) -> tuple[list[Box], list[Arrow]]:
-    """What diagrams are made of."""
+def _parts(graph: Verbs) -> tuple[list[Box], list[Arrow], list[tuple[str, Sequence[str]]]]:
+    """What diagrams are made of; a node of several zones is drawn in the smallest."""
     projection = graph.store.projection
-    return [Box(*row) for row in projection.node_labels()], [Arrow(*row) for row in projection.edge_labels()]
+    zones = sorted(projection.policies.zones(), key=lambda zone: len(zone.members))
+    return (
+        [Box(*row) for row in projection.node_labels()],
+        [Arrow(*row) for row in projection.edge_labels()],
+        [(zone.name, zone.members) for zone in zones],
+    )
 
 
 class Observation(Verbs):
@@ -195,7 +200,8 @@ class Observation(Verbs):
 
         Nodes are named n1, n2, … in the order in which they were made and carry their label, or
         their id if that is empty. Nodes that are not active are shown, dashed, where an edge joins
-        them to an active one. Cost: one pass over nodes and edges.
+        them to an active one. Zones are frames; a node of several is drawn in the smallest. Cost:
+        one pass over nodes and edges.
         """
         return diagrams.mermaid(*_parts(self))
 

@@ -417,3 +417,29 @@ def test_a_plan_is_given_as_text_or_file_and_makes_the_file(
     for words in ([], ["--spec", "[]"], ["--spec", "{"]):
         assert main(["plan", *words, "--db", str(path)]) == 2
         assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_survives_a_reader_that_left(
+    name: str, path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as left:
+        monkeypatch.setattr(sys, "stdout", left)
+        assert main([name, *EXAMPLES[name], "--db", str(path)]) == 0
+    assert capsys.readouterr().err == ""
+    with Adaptogen.open(path, seed=False) as graph:
+        assert graph.verify_integrity(deep=True).ok
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_tells_of_a_full_disk(
+    name: str, path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main([name, *EXAMPLES[name], "--db", str(path)]) == 1
+    assert capsys.readouterr().err == "adaptogen: standard output: No space left on device\n"
+    with Adaptogen.open(path, seed=False) as graph:
+        assert graph.verify_integrity(deep=True).ok
