@@ -90,7 +90,9 @@ def _cursor(graph: Any, nodes: list[str], **given: Any) -> Any:
 
 def _history(graph: Any, **filters: Any) -> Shown:
     entries = graph.history(**{"limit": 20} | filters)
-    return Shown(entries, "\n".join(f"{entry.seq}\t{entry.type}\t{entry.summary}" for entry in entries))
+    return Shown(
+        entries, "\n".join(f"{entry.seq}\t{visible(entry.type)}\t{entry.summary}" for entry in entries)
+    )
 
 
 def _text(verb: str) -> Callable[[Any], Shown]:

@@ -13,9 +13,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
-from graphstate.cli.output import OutputFailed, json_text, visible, write
+from graphstate.cli.output import OutputFailed, json_text, write
 from graphstate.errors import Busy
 from graphstate.model import HistoryEntry, to_json
+from graphstate.rendering import visible
 from graphstate.verbs import arguments
 
 __all__ = ("watch",)
@@ -103,7 +104,7 @@ class _Picture:
         if news or not self._drawn:
             # Text, not markup: what the graph holds must not be read as instructions.
             lines = "\n".join(line.replace("\t", "  ") for line in self._recent)
-            self._live.update(Text(f"{visible(self._graph.render())}\n\n{lines}"), refresh=True)
+            self._live.update(Text(f"{self._graph.render()}\n\n{lines}"), refresh=True)
             self._drawn = True
         return True
 
@@ -111,7 +112,7 @@ class _Picture:
 def _text_line(news: _News) -> str:
     if isinstance(news, int):
         return f"{news}\trollback\tback to event {news}"
-    return visible(f"{news.seq}\t{news.type}\t{news.summary}", tabs=True)
+    return f"{news.seq}\t{visible(news.type)}\t{news.summary}"
 
 
 def _json_line(news: _News) -> str:

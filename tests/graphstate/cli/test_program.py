@@ -16,6 +16,7 @@ from graphstate.adaptogen import Adaptogen
 from graphstate.cli import main
 from graphstate.cli.commands import COMMANDS, help_text
 from graphstate.cli.program import find_database
+from graphstate.events import Draft
 from tests.graphstate.cli.example_calls import EXAMPLES, sow
 
 ROOT = Path(__file__).parents[3]
@@ -417,6 +418,17 @@ def test_a_plan_is_given_as_text_or_file_and_makes_the_file(
     for words in ([], ["--spec", "[]"], ["--spec", "{"]):
         assert main(["plan", *words, "--db", str(path)]) == 2
         assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [("history", "1"), ("watch", "--after", "7", "--limit", "1")])
+def test_an_event_of_a_strange_type_is_one_line(
+    command: tuple[str, ...], path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Adaptogen.open(path, seed=False) as graph, graph.unit():
+        graph.store.record([Draft("Strange\n8\tForged\x1b[2J", {})], actor=None, trust=None)
+    assert main([*command, "--db", str(path)]) == 0
+    shown = "Strange\\u{a}8\\u{9}Forged\\u{1b}[2J"
+    assert capsys.readouterr().out == f"8\t{shown}\t{shown}\n"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
