@@ -420,15 +420,17 @@ def test_a_plan_is_given_as_text_or_file_and_makes_the_file(
         assert capsys.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", [("history", "1"), ("watch", "--after", "7", "--limit", "1")])
+@pytest.mark.parametrize("command", [("history", "1"), ("watch", "--limit", "1", "--after")])
 def test_an_event_of_a_strange_type_is_one_line(
     command: tuple[str, ...], path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Adaptogen.open(path, seed=False) as graph, graph.unit():
+        seq = graph.store.head().seq
         graph.store.record([Draft("Strange\n8\tForged\x1b[2J", {})], actor=None, trust=None)
-    assert main([*command, "--db", str(path)]) == 0
+    words = command if command[0] == "history" else (*command, str(seq))
+    assert main([*words, "--db", str(path)]) == 0
     shown = "Strange\\u{a}8\\u{9}Forged\\u{1b}[2J"
-    assert capsys.readouterr().out == f"8\t{shown}\t{shown}\n"
+    assert capsys.readouterr().out == f"{seq + 1}\t{shown}\t{shown}\n"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
