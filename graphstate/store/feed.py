@@ -120,7 +120,7 @@ class Subscription:
         store = self._store
         store.begin_read()
         try:
-            cut, back = store.log.cuts(GRAPH, after=self._cut)
+            cut, back = store.log.cuts_after(GRAPH, self._cut)
             self._cut = cut
             gone = back is not None and back < self.seq
             self.seq = min(self.seq, self.seq if back is None else back)
@@ -169,7 +169,7 @@ class Feed:
         store.begin_read()
         try:
             head = store.log.head(GRAPH).seq
-            cut, _ = store.log.cuts(GRAPH, after=0)
+            cut, _ = store.log.cuts_after(GRAPH, 0)
         finally:
             store.end_read()
         seq = head if after is None else min(after, head)

@@ -232,7 +232,7 @@ class Log:
         self._heads[stream] = to
         return int(row[0])
 
-    def cuts(self, stream: str, *, after: int) -> tuple[int, int | None]:
+    def cuts_after(self, stream: str, after: int) -> tuple[int, int | None]:
         """Return the number of the newest cut, and the earliest event the cuts after one led back to."""
         row = self._db.one(
             "SELECT coalesce(max(no), ?2), min(to_seq) FROM cut WHERE stream = ?1 AND no > ?2",

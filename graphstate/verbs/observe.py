@@ -106,7 +106,7 @@ class Observation(Verbs):
         most = arguments.limit(limit, 100)
         seen = None if cuts is None else arguments.whole(cuts, "cuts", least=0, most=_MAX_SEQ)
         log = self.store.log
-        newest, back = log.cuts(GRAPH, after=0 if seen is None else seen)
+        newest, back = log.cuts_after(GRAPH, 0 if seen is None else seen)
         if seen is None or back is None or back >= known:
             back = None
         else:
