@@ -20,6 +20,7 @@ from graphstate.errors import (
     ReadOnly,
     StorageFull,
     StoreError,
+    SubscriberFailed,
     UnitFailed,
     UnsupportedVersion,
     VerbFailed,
@@ -29,6 +30,7 @@ from graphstate.guards import Evaluation, Guard, compile_guard, eval_guard
 from graphstate.model import (
     Blocked,
     Breakdown,
+    Changes,
     Checkpoint,
     Collected,
     Edge,
@@ -63,7 +65,7 @@ from graphstate.model import (
     to_json,
 )
 from graphstate.results import Fail, Ok, Result, is_err, is_ok
-from graphstate.store import Store, Unit
+from graphstate.store import Store, Subscription, Unit
 from graphstate.tunables import DEFAULTS, TUNABLES
 from graphstate.verbs.memory import KEEP
 
@@ -78,6 +80,7 @@ __all__ = (
     "Blocked",
     "Breakdown",
     "Busy",
+    "Changes",
     "Checkpoint",
     "ClosedStore",
     "Collected",
@@ -126,6 +129,8 @@ __all__ = (
     "StorageFull",
     "Store",
     "StoreError",
+    "SubscriberFailed",
+    "Subscription",
     "Suggestion",
     "Topology",
     "Trace",

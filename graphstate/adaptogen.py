@@ -287,8 +287,12 @@ class Adaptogen(Verbs):
 
     # observation
     history = Observation.history
+    changes = Observation.changes
+    subscribe = Observation.subscribe
     metrics = Observation.metrics
     render = Observation.render
+    to_mermaid = Observation.to_mermaid
+    to_dot = Observation.to_dot
     head = Observation.head
 
 

@@ -19,6 +19,7 @@ wrongly and finding damage raise. Each code's hint stands in one row of `HINTS`.
     └── Misuse               a bug in the calling program
         ├── ClosedStore
         ├── ForkedStore
+        ├── SubscriberFailed a function that was subscribed raised; nothing was rolled back
         └── UnitFailed       a verb failed inside a unit; everything was rolled back
 """
 
@@ -45,6 +46,7 @@ __all__ = (
     "ReadOnly",
     "StorageFull",
     "StoreError",
+    "SubscriberFailed",
     "UnitFailed",
     "UnsupportedVersion",
     "VerbFailed",
@@ -208,6 +210,16 @@ class ClosedStore(Misuse):
 
 class ForkedStore(Misuse):
     """The store was opened before a fork and used in the child. Open it again there."""
+
+
+class SubscriberFailed(Misuse):
+    """A function given to `subscribe` raised, so that its subscription ended. The events it was
+    told of are committed all the same."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(
+            f"a subscriber raised {type(error).__name__}: {shown(error)}; it was told nothing more"
+        )
 
 
 class UnitFailed(Misuse):

@@ -12,6 +12,7 @@ from graphstate._canonical import Json
 __all__ = (
     "Blocked",
     "Breakdown",
+    "Changes",
     "Checkpoint",
     "Collected",
     "Edge",
@@ -279,6 +280,19 @@ class HistoryEntry(Struct, frozen=True, kw_only=True):
     summary: str
     actor: str | None
     payload: Json
+
+
+class Changes(Struct, frozen=True, kw_only=True):
+    """What is new in the log, and what to ask with the next time."""
+
+    #: oldest first
+    events: tuple[HistoryEntry, ...]
+    #: the last event that is known now: the next `after`
+    seq: int
+    #: rollbacks so far: the next `cuts`
+    cuts: int
+    #: a rollback led back to here, and the events after it are no longer the ones that were read
+    back_to: int | None = None
 
 
 class IntegrityReport(Struct, frozen=True, kw_only=True):

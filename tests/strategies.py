@@ -25,6 +25,7 @@ __all__ = (
     "guard_texts",
     "guards",
     "json_values",
+    "labels",
     "limits",
     "overflow_strategies",
     "stream_steps",
@@ -49,6 +50,22 @@ def json_values(max_leaves: int = 20) -> st.SearchStrategy[Json]:
         lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4),
         max_leaves=max_leaves,
     )
+
+
+#: Parts that mean something to a diagram, a terminal, a page or a text format.
+_MEANINGFUL = (
+    "end", "graph LR", "subgraph x", "click n1 call f()", "classDef a fill:red", "style n1 fill:#f00;", "%%", "%%{init}%%",
+    "-->", "---", "|", "[", "]", '["', '"]', "(", ")", "{", "}", "<", ">", "<b>", "</b>", "<br/>", "&", "&lt;", "&#34;",
+    "#34;", "#quot;", "#", ";", ":", ":::", "`", "**", "$$x$$", "\\", "\\n", "\\N", "\\l", '\\"', '"', "'", "\n", "\r\n", "\t",
+    "\0", "\x07", "\x1b[31m", "\x1b]0;title\x07", "\x1b[2J", "\x7f", "\x9b31m", "\u202e", "\u2066", "\u200b", "\u200d",
+    "\ufeff", "\u2028", "\u2029", "\U000e0041", "\ufffe", "ﬂ°°34¶ß", "é", "日本語", "🦊", "e\u0301", "\xa0", " ", "  ",
+)  # fmt: skip
+
+
+def labels(max_parts: int = 6) -> st.SearchStrategy[str]:
+    """Texts of any characters but lone surrogates, many of them with parts that mean something somewhere."""
+    parts = st.sampled_from(_MEANINGFUL) | st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+    return st.lists(parts, max_size=max_parts).map("".join)
 
 
 def symbolic_operations() -> st.SearchStrategy[list[dict[str, Json]]]:

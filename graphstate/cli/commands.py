@@ -39,6 +39,8 @@ class Shown(NamedTuple):
     #: what a person sees instead of the JSON
     text: str | None = None
     exit_code: int = 0
+    #: the command has written its answer itself
+    printed: bool = False
 
 
 class Command(NamedTuple):
@@ -53,6 +55,8 @@ class Command(NamedTuple):
     verb: str = ""
     #: instead of the verb; its first argument is None if no file is opened
     run: Callable[..., Any] | None = None
+    #: `run` writes while it runs, and is told of ``--json`` as ``as_json``
+    live: bool = False
 
     @property
     def usage(self) -> str:
@@ -86,18 +90,36 @@ def _cursor(graph: Any, nodes: list[str], **given: Any) -> Any:
 
 def _history(graph: Any, **filters: Any) -> Shown:
     entries = graph.history(**{"limit": 20} | filters)
-    return Shown(entries, "\n".join(f"{entry.seq}\t{entry.type}\t{entry.summary}" for entry in entries))
+    return Shown(
+        entries, "\n".join(f"{entry.seq}\t{visible(entry.type)}\t{entry.summary}" for entry in entries)
+    )
+
+
+def _text(verb: str) -> Callable[[Any], Shown]:
+    """A command that shows what a verb returns as text."""
+
+    def run(graph: Any) -> Shown:
+        text = getattr(graph, verb)()
+        return Shown(text, text)
+
+    return run
+
+
+def _watch(graph: Any, **options: Any) -> Shown:
+    from graphstate.cli.watch import watch
+
+    watch(graph, **options)
+    return Shown(None, printed=True)
+
+
+def _changes(graph: Any, **given: Any) -> Any:
+    return graph.changes(**given)
 
 
 def _locks(graph: Any) -> Shown:
     held = graph.locks()
     lines = [f"{lock.scope}\t{lock.id}\t{lock.actor}\t{visible(lock.reason)}" for lock in held]
     return Shown(held, "\n".join(lines) or "(none)")
-
-
-def _render(graph: Any) -> Shown:
-    text = graph.render()
-    return Shown(text, text)
 
 
 def _status(graph: Any) -> Shown:
@@ -163,7 +185,7 @@ _VERSION = Flag("expect-version", "fail with Conflict unless it is at this versi
 GROUPS: Mapping[str, tuple[Command, ...]] = {
     "inspect": (
         Command("status", "cursor, ranked moves, what is ready", "reads", run=_status),
-        Command("render", "the same as a picture in text", "reads", run=_render),
+        Command("render", "the same as a picture in text", "reads", run=_text("render")),
         Command("suggest", "legal moves, best first, with the terms of their scores", "reads", (), (_VARS,)),
         Command(
             "explain",
@@ -213,10 +235,37 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 Flag("type", "of this type", TEXT),
                 Flag("node", "about this node", TEXT),
                 Flag("edge", "about this edge", TEXT),
+                Flag("by", "by this actor", TEXT, "actor"),
                 Flag("from-seq", "from this event on", COUNT),
             ),
             run=_history,
         ),
+        Command(
+            "changes",
+            "the events behind one, oldest first, and what to ask with the next time",
+            "reads",
+            (Word("after", "the last event that is known, 0 if absent", COUNT, optional=True),),
+            (
+                Flag("cuts", "the number of rollbacks in the answer before", COUNT),
+                Flag("limit", "at most so many, 100 if absent", COUNT),
+            ),
+            run=_changes,
+        ),
+        Command(
+            "watch",
+            "a live view: a picture on a terminal, else a line for each new event, until it is interrupted",
+            "reads",
+            (),
+            (
+                Flag("after", "begin behind this event; with the next one if absent", COUNT),
+                Flag("interval-ms", "how often to look, 10 to 60000, 500 if absent", COUNT),
+                Flag("limit", "end after so many events", COUNT),
+            ),
+            run=_watch,
+            live=True,
+        ),
+        Command("graph", "a flowchart for Mermaid", "reads", run=_text("to_mermaid")),
+        Command("dot", "a digraph for Graphviz", "reads", run=_text("to_dot")),
         Command("optimize", "edits that experience suggests, the most certain first", "reads", (), (_AGE,)),
         Command("validate", "check graph and log; exit code 1 if something is wrong", "reads", run=_validate),
         Command("metrics", "counts of the whole graph", "reads"),

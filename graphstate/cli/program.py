@@ -71,6 +71,8 @@ def _run(argv: Sequence[str]) -> int:
         return 0
     command = _command(name)
     answer = _answer(command, _values(command, rest, given), given)
+    if answer.printed:
+        return answer.exit_code
     if answer.text is not None and "json" not in given:
         write(visible(answer.text, tabs=True))
     else:
@@ -152,6 +154,8 @@ def _answer(command: Command, values: dict[str, Any], given: dict[str, str]) -> 
         with Adaptogen.open(
             path, seed=False, actor=actor, trust=trust, read_only=reads, durability="power"
         ) as graph:
+            if command.live:
+                values["as_json"] = "json" in given
             answer = command.call(graph, values)
     except VerbFailed as error:
         return _failed(str(error.code), error.message, error.hint, error.details)

@@ -35,7 +35,8 @@ WHERE no BETWEEN ?1 AND ?2
 AND (?3 IS NULL OR type = (SELECT no FROM term WHERE text = ?3))
 AND (?4 IS NULL OR ?4 IN (body ->> '$.id', body ->> '$.from', body ->> '$.to'))
 AND (?5 IS NULL OR ?5 IN (body ->> '$.id', body ->> '$.edgeId'))
-ORDER BY no DESC LIMIT ?6"""
+AND (?6 IS NULL OR actor = (SELECT no FROM term WHERE text = ?6))
+ORDER BY no DESC LIMIT ?7"""
 _PAGE = 500
 
 
@@ -231,6 +232,15 @@ class Log:
         self._heads[stream] = to
         return int(row[0])
 
+    def cuts_after(self, stream: str, after: int) -> tuple[int, int | None]:
+        """Return the number of the newest cut, and the earliest event the cuts after one led back to."""
+        row = self._db.one(
+            "SELECT coalesce(max(no), ?2), min(to_seq) FROM cut WHERE stream = ?1 AND no > ?2",
+            (self.number(stream), after),
+        )
+        assert row is not None
+        return row[0], row[1]
+
     # ------------------------------------------------------------------ causes
 
     def first_result(self, stream: str, cause: str) -> tuple[str, str] | None:
@@ -249,7 +259,15 @@ class Log:
         )
 
     def recent(
-        self, stream: str, *, from_seq: int, limit: int, type: str | None, node: str | None, edge: str | None
+        self,
+        stream: str,
+        *,
+        from_seq: int,
+        limit: int,
+        type: str | None = None,
+        node: str | None = None,
+        edge: str | None = None,
+        actor: str | None = None,
     ) -> list[Row]:
         """Return the newest rows that match, oldest first.
 
@@ -257,7 +275,7 @@ class Log:
         rows match, so a rare one reads the whole stream (about 1 us a row, inside SQLite).
         """
         names = self._names()
-        rows = self._db.all(_RECENT, (*self._range(stream, from_seq - 1), type, node, edge, limit))
+        rows = self._db.all(_RECENT, (*self._range(stream, from_seq - 1), type, node, edge, actor, limit))
         return [
             Row(
                 seq,

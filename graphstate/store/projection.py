@@ -609,6 +609,14 @@ class Projection:
         """Return (src, dst) of all edges of a kind."""
         return self._db.all("SELECT src, dst FROM edge WHERE kind = ? ORDER BY no", (kind,))
 
+    def node_labels(self) -> list[tuple[str, str, str]]:
+        """Return id, label and status of every node, in the order in which they were made."""
+        return self._db.all("SELECT id, label, status FROM node ORDER BY no")
+
+    def edge_labels(self) -> list[tuple[str, str, str, str]]:
+        """Return source, target, kind and label of every edge, in the order in which they were made."""
+        return self._db.all("SELECT src, dst, kind, label FROM edge ORDER BY no")
+
     def ready(self, done: Sequence[str]) -> list[str]:
         """Return the active nodes not in ``done`` whose prerequisites all are, sorted."""
         return [node for (node,) in self._db.all(_READY, (encode_text(list(done)),))]

@@ -30,6 +30,7 @@ from graphstate.events import GRAPH, Draft, Head, IdGen, Row, row_hash
 from graphstate.model import IntegrityReport, Recovery
 from graphstate.store import schema
 from graphstate.store.db import Durability, StorageIo
+from graphstate.store.feed import Feed
 from graphstate.store.integrity import check_chains, verify_state
 from graphstate.store.lock import owner
 from graphstate.store.log import Log
@@ -89,6 +90,10 @@ class Store:
         self._synced = self._harden = False
         self._snapshot_due = 0
         self._touched_text = False
+        #: who is told of committed events
+        self.feed = Feed()
+        #: The open transaction changes the graph's log.
+        self._news = False
         self._cause: str | None = None
 
     # ------------------------------------------------------------------ opening
@@ -239,7 +244,8 @@ class Store:
             raise
 
     def commit(self) -> None:
-        """Leave the transaction; the outermost one commits."""
+        """Leave the transaction; the outermost one commits, and subscribers are told."""
+        news = False
         try:
             if self._depth == 1:
                 self.projection.flush()
@@ -251,11 +257,16 @@ class Store:
             raise
         else:
             self._depth -= 1
-            if self._depth == 0 and self._harden:
-                self._harden = False
-                self._flush_disk()
+            if self._depth == 0:
+                news = self._news and self._reading == 0
+                self._news = self._news and not news
+                if self._harden:
+                    self._harden = False
+                    self._flush_disk()
         finally:
             self._guard.release()
+        if news and self.feed.wanted:
+            self.feed.tell_after_commit()
 
     def _flush_disk(self) -> None:
         # A synced commit flushes the whole write-ahead log, so one that changes nothing is enough.
@@ -280,7 +291,7 @@ class Store:
 
     def _undo(self) -> None:
         self._depth = 0
-        self._harden = False
+        self._harden = self._news = False
         self._failure = None
         try:
             self._db.rollback()
@@ -359,6 +370,7 @@ class Store:
             self.projection.apply(row, draft.body)
             self._touched_text = self._touched_text or row.type == "NodeUpserted"
         self.projection.set_applied(head)
+        self._news = True
         return rows
 
     def because(self, cause: str | None) -> None:
@@ -487,6 +499,7 @@ class Store:
         newest = self.snapshots.before(to.seq)
         self.projection.set_mark("snapshot", newest[0].head.seq if newest else 0)
         self._snapshot_due = 0
+        self._news = True
         return count
 
     # ------------------------------------------------------------------ the whole graph

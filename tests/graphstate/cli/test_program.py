@@ -16,6 +16,7 @@ from graphstate.adaptogen import Adaptogen
 from graphstate.cli import main
 from graphstate.cli.commands import COMMANDS, help_text
 from graphstate.cli.program import find_database
+from graphstate.events import Draft
 from tests.graphstate.cli.example_calls import EXAMPLES, sow
 
 ROOT = Path(__file__).parents[3]
@@ -58,7 +59,7 @@ def test_every_command_has_an_example_that_uses_all_its_flags() -> None:
 def test_every_command_answers_with_json(name: str, path: Path, run: Run) -> None:
     code, value, err = run(name, *EXAMPLES[name], "--json")
     assert (code, err) == (0, "")
-    assert not isinstance(value, str) or name == "render"
+    assert not isinstance(value, str) or name in ("render", "graph", "dot")
     with Adaptogen.open(path, seed=False) as graph:
         assert graph.verify_integrity(deep=True).ok
 
@@ -417,3 +418,42 @@ def test_a_plan_is_given_as_text_or_file_and_makes_the_file(
     for words in ([], ["--spec", "[]"], ["--spec", "{"]):
         assert main(["plan", *words, "--db", str(path)]) == 2
         assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [("history", "1"), ("watch", "--limit", "1", "--after")])
+def test_an_event_of_a_strange_type_is_one_line(
+    command: tuple[str, ...], path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Adaptogen.open(path, seed=False) as graph, graph.unit():
+        seq = graph.store.head().seq
+        graph.store.record([Draft("Strange\n8\tForged\x1b[2J", {})], actor=None, trust=None)
+    words = command if command[0] == "history" else (*command, str(seq))
+    assert main([*words, "--db", str(path)]) == 0
+    shown = "Strange\\u{a}8\\u{9}Forged\\u{1b}[2J"
+    assert capsys.readouterr().out == f"{seq + 1}\t{shown}\t{shown}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_survives_a_reader_that_left(
+    name: str, path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as left:
+        monkeypatch.setattr(sys, "stdout", left)
+        assert main([name, *EXAMPLES[name], "--db", str(path)]) == 0
+    assert capsys.readouterr().err == ""
+    with Adaptogen.open(path, seed=False) as graph:
+        assert graph.verify_integrity(deep=True).ok
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_tells_of_a_full_disk(
+    name: str, path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main([name, *EXAMPLES[name], "--db", str(path)]) == 1
+    assert capsys.readouterr().err == "adaptogen: standard output: No space left on device\n"
+    with Adaptogen.open(path, seed=False) as graph:
+        assert graph.verify_integrity(deep=True).ok
