@@ -43,6 +43,12 @@ BY_POSITION = {
 
 #: The same for calls with a habit of their own.
 SIGNATURES = {
+    "Adaptogen.derive_zone": {"predicate"},
+    "Adaptogen.lock_policy": {"id"},
+    "Adaptogen.unlock_policy": {"id"},
+    "DState.derive_zone": {"predicate"},
+    "DState.lock_policy": {"id"},
+    "DState.unlock_policy": {"id"},
     "create_default_deterministic_checks": {"workspace_dir", "symbolics"},
     "FrameBuffer": {"limit", "strategy"},
     "CounterIds": {"prefix"},
