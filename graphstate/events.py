@@ -6,6 +6,7 @@ fact before it has a place. Nothing here reads a clock or draws a number by itse
 
 from __future__ import annotations
 
+import hmac
 import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
@@ -18,6 +19,7 @@ __all__ = (
     "GENESIS",
     "GRAPH",
     "ID_PATTERN",
+    "ChainKey",
     "Draft",
     "Head",
     "IdGen",
@@ -33,6 +35,8 @@ GRAPH = "graph"
 #: The hash before the first row of a stream.
 GENESIS = bytes(32)
 
+_HEAD_TEXT = re.compile(r"([0-9]{1,13}):([0-9a-f]{64})")
+
 ID_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 
@@ -47,8 +51,29 @@ class Head(NamedTuple):
     seq: int
     hash: bytes
 
+    @classmethod
+    def parse(cls, text: str) -> Head:
+        """Return the head that `str` made this text of.
+
+        Raises:
+            ValueError: It is no such text.
+        """
+        match = _HEAD_TEXT.fullmatch(text)
+        if match is None:
+            raise ValueError(f"a head is SEQ:HASH with 64 hexadecimal digits, not {text[:80]!r}")
+        return cls(int(match[1]), bytes.fromhex(match[2]))
+
     def __str__(self) -> str:
         return f"{self.seq}:{self.hash.hex()}"
+
+
+class ChainKey(bytes):
+    """The secret of a keyed chain. It does not show itself in messages and tracebacks."""
+
+    def __repr__(self) -> str:
+        return "ChainKey(hidden)"
+
+    __str__ = __repr__
 
 
 class Draft(NamedTuple):
@@ -92,11 +117,18 @@ def row_hash(
     trust: str | None,
     cause: str | None,
     body: bytes,
+    *,
+    key: bytes | None = None,
 ) -> bytes:
-    """Return the 32-byte hash of a row: SHA-256 of previous hash, header array, LF and body."""
+    """Return the 32-byte hash of a row: SHA-256 of previous hash, header array, LF and body.
+
+    With a key it is HMAC-SHA-256 of the same bytes.
+    """
     shown = "null" if id is None else f'"{id}"' if id.isalnum() and id.isascii() else encode_text(id)
     because = "null" if cause is None else encode_text(cause)
     header = f"[{_quoted(stream)},{seq},{at},{shown}{_names(type, actor, trust)}{because}]\n"
+    if key is not None:
+        return hmac.digest(key, previous + header.encode() + body, "sha256")
     return sha256(previous + header.encode() + body).digest()
 
 

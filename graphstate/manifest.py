@@ -25,7 +25,8 @@ VERBS: Mapping[type, tuple[str, ...]] = {
     Moving: ("set_cursor", "cursor", "legal_moves", "explain_transition", "transition"),
     Intuition: ("suggest", "step", "reward", "get_stat"),
     Durability: (
-        "checkpoint", "list_checkpoints", "rollback", "verify_integrity", "set_tunable", "get_tunables",
+        "snapshot", "checkpoint", "list_checkpoints", "rollback", "cuts", "compact", "rebuild",
+        "verify_integrity", "set_tunable", "get_tunables",
     ),
     Observation: ("history", "metrics", "render", "head"),
 }  # fmt: skip

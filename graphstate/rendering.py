@@ -20,6 +20,8 @@ _SUMMARIES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "EdgeUpserted": lambda b: f"edge {b['id']}: {b['src']} -> {b['dst']} [{b['kind']}]",
     "EdgeRemoved": lambda b: f"edge removed {b['id']}",
     "CheckpointCreated": lambda b: f"checkpoint {b['name']} @ {b['seq']}",
+    "SnapshotTaken": lambda b: f"snapshot {b['snapshotId']} @ {b['seq']}",
+    "Compacted": lambda b: f"the log begins after {b['seq']}, {b['count']} events removed",
 }
 
 

@@ -107,6 +107,16 @@ def _verify(graph: Any, **options: Any) -> Shown:
     return Shown(report, exit_code=0 if report.ok else 1)
 
 
+def _head(graph: Any) -> Shown:
+    head = graph.head()
+    seq, _, digest = head.partition(":")
+    return Shown({"seq": int(seq), "hash": digest}, head)
+
+
+def _compact(graph: Any, **given: Any) -> Any:
+    return graph.compact(**given)
+
+
 def _describe(_: None) -> Any:
     from graphstate.manifest import describe
 
@@ -169,12 +179,16 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             run=_history,
         ),
         Command("metrics", "counts of the whole graph", "reads"),
+        Command("head", "the end of the log, to be kept elsewhere", "reads", run=_head),
         Command(
             "verify",
             "check the hash chains; exit code 1 if one is broken",
             "reads",
             (),
-            (Flag("deep", "everything from the start, and the projection against a replay", SWITCH),),
+            (
+                Flag("deep", "everything from the start, and the projection against a replay", SWITCH),
+                Flag("expect-head", "what head said once: fail if that event is absent or another", TEXT),
+            ),
             "verify_integrity",
             _verify,
         ),
@@ -272,6 +286,17 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             (Flag("reason", "kept with what is set aside", TEXT),),
         ),
         Command("checkpoints", "their names and places", "reads", verb="list_checkpoints"),
+        Command("cuts", "what rollbacks and recoveries set aside", "reads"),
+        Command("snapshot", "keep the live state, for rebuilding from here", "changes", (), (_CAUSE,)),
+        Command(
+            "compact",
+            "remove the oldest events for good, after verifying everything",
+            "changes",
+            (Word("retain", "events that stay; the tunable retain if absent", COUNT, optional=True),),
+            (_CAUSE,),
+            run=_compact,
+        ),
+        Command("rebuild", "make nodes, edges and statistics again from the log", "changes"),
         Command("tunables", "all settings", "reads", verb="get_tunables"),
         Command(
             "set-tunable",

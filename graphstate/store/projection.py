@@ -83,11 +83,12 @@ AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR no IN (SELECT node FROM node_
 ORDER BY t.rank, id LIMIT ?6"""
 
 # Keys and values of the payload with JSON's escapes resolved: "a\\nb" must be found under b.
-_TEXT_REFRESH = """INSERT OR REPLACE INTO node_text (rowid, text)
+_TEXT_ALL = """INSERT OR REPLACE INTO node_text (rowid, text)
 SELECT no, label || ' ' || coalesce((SELECT group_concat(coalesce(key, '') || ' ' || coalesce(atom, ''), ' ')
 FROM json_tree(payload)), '') || ' ' || coalesce((SELECT group_concat(value, ' ') FROM json_each(tags)), '')
-FROM node WHERE id IN (SELECT DISTINCT body ->> '$.id' FROM event WHERE no BETWEEN ?1 AND ?2
-AND type = (SELECT no FROM term WHERE text = 'NodeUpserted'))"""
+FROM node"""
+_TEXT_REFRESH = f"""{_TEXT_ALL} WHERE id IN (SELECT DISTINCT body ->> '$.id' FROM event
+WHERE no BETWEEN ? AND ? AND type = (SELECT no FROM term WHERE text = 'NodeUpserted'))"""
 
 _READY = """SELECT n.id FROM node n WHERE n.status = 'active'
 AND n.id NOT IN (SELECT value FROM json_each(?1)) AND NOT EXISTS (
@@ -571,8 +572,10 @@ class Projection:
     def refresh_text(self, head: int) -> None:
         """Bring the full-text index up to the head: about 30 us for each changed node."""
         seq = self.mark("text")
-        if seq < 0:  # after a rollback nodes may have gone: index everything again
+        if seq < 0:  # after a rollback or a compaction the log does not tell what to change
             self._db.run("DELETE FROM node_text")
-        first = (GRAPH_NO << SHIFT) + max(seq, 0) + 1
-        self._db.run(_TEXT_REFRESH, (first, (GRAPH_NO << SHIFT) + head))
+            self._db.run(_TEXT_ALL)
+        else:
+            first = (GRAPH_NO << SHIFT) + seq + 1
+            self._db.run(_TEXT_REFRESH, (first, (GRAPH_NO << SHIFT) + head))
         self.set_mark("text", head)

@@ -11,11 +11,14 @@ from graphstate.errors import ErrorCode, StoreError, VerbFailed, shown
 from graphstate.events import GRAPH, Draft, Row
 from graphstate.model import (
     Checkpoint,
+    Compaction,
     Edge,
     Node,
     Outcome,
+    Recovery,
     Rewarded,
     Rollback,
+    Snapshot,
     Step,
     from_json,
     to_json,
@@ -29,7 +32,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _RESULTS: Mapping[str, type] = {
-    cls.__name__: cls for cls in (Node, Edge, Outcome, Rewarded, Step, Checkpoint, Rollback)
+    cls.__name__: cls
+    for cls in (Node, Edge, Outcome, Rewarded, Step, Checkpoint, Rollback, Snapshot, Compaction, Recovery)
 }
 
 MAX_CAUSE_CHARS = 256

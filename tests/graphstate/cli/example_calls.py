@@ -24,7 +24,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "history": ("5", "--type", "NodeUpserted", "--node", "a", "--edge", "a", "--from-seq", "1"),
     "metrics": (),
-    "verify": ("--deep",),
+    "head": (),
+    "verify": ("--deep", "--expect-head", f"0:{'0' * 64}"),
     "describe": (),
     "remember": (
         *("new", "--kind", "task", "--label", "New one", "--payload", '{"x": 1}', "--tags", "p,q"),
@@ -45,6 +46,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "checkpoint": ("later", "--cause", "eleventh"),
     "rollback": ("start", "--reason", "as an example"),
     "checkpoints": (),
+    "cuts": (),
+    "snapshot": ("--cause", "thirteenth"),
+    "compact": ("2", "--cause", "fourteenth"),
+    "rebuild": (),
     "tunables": (),
     "set-tunable": ("explore", '"greedy"', "--cause", "twelfth"),
 }
