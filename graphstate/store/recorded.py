@@ -35,8 +35,11 @@ def compaction(log: Log) -> Mapping[str, Any]:
     return _object(row.body if row is not None and row.type == "Compacted" else None)
 
 
-def compaction_body(start: Head, count: int, base: Taken, snapshots: Snapshots) -> dict[str, Any]:
-    """Return what a compaction writes into the log: from here on the start, and what to believe."""
+def compaction_body(start: Head, count: int, base: Taken | None, snapshots: Snapshots) -> dict[str, Any]:
+    """Return what a compaction writes into the log: where it begins now, and what to believe.
+
+    ``base`` is what a replay begins with; None at the very beginning, where nothing is needed.
+    """
     digests = {taken.id: taken.digest for taken in snapshots.before(2**53)}
     kept = [
         {"name": name, "seq": pin.head.seq, "hash": pin.head.hash.hex(), "snapshotId": pin.snapshot,
@@ -44,16 +47,17 @@ def compaction_body(start: Head, count: int, base: Taken, snapshots: Snapshots) 
         for name, pin in snapshots.checkpoints().items()
     ]  # fmt: skip
     return {
-        "seq": start.seq, "hash": start.hash.hex(), "count": count, "snapshotId": base.id,
-        "snapshotSeq": base.head.seq, "digest": base.digest.hex(), "checkpoints": kept,
+        "seq": start.seq, "hash": start.hash.hex(), "count": count,
+        "snapshotId": base and base.id, "snapshotSeq": base and base.head.seq,
+        "digest": base and base.digest.hex(), "checkpoints": kept,
     }  # fmt: skip
 
 
 def start_problem(log: Log) -> str | None:
     """Return why the log may not begin where it does, None if it may."""
     start = log.start(GRAPH)
-    if start.seq == 0:
-        return None if log.start_record(GRAPH) == 0 else "a compaction is claimed that removed nothing"
+    if start.seq == 0 and log.start_record(GRAPH) == 0:
+        return None
     record = compaction(log)
     if (record.get("seq"), record.get("hash")) == (start.seq, start.hash.hex()):
         return None

@@ -526,13 +526,12 @@ class Store:
             start = min(start, to)
             log.set_start(GRAPH, start, record=0)
             base = next((taken for taken in newest if taken.id == made.snapshot_id), None)
-            if start.seq and base is not None:
-                self._record_start(start, 0, base, actor=actor, trust=trust)
+            self._record_start(start, 0, base, actor=actor, trust=trust)
         self._snapshot_due = 0
         return count
 
     def _record_start(
-        self, start: Head, count: int, base: Taken, *, actor: str | None, trust: str | None
+        self, start: Head, count: int, base: Taken | None, *, actor: str | None, trust: str | None
     ) -> None:
         body = recorded.compaction_body(start, count, base, self.snapshots)
         (row,) = self.record([Draft("Compacted", body)], actor=actor, trust=trust)
