@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from graphstate.errors import (
@@ -259,6 +260,9 @@ class SqliteDatabase:
         return self._answer[0] != 0
 
     def close(self) -> None:
+        import apsw
+
         self._closed = True
         self._cursor.close()
-        self._connection.close()
+        with suppress(apsw.IOError, apsw.FullError):  # what is not written back stays in the log beside
+            self._connection.close()

@@ -140,6 +140,7 @@ def oldest_removed_as_if_compacted(path: Path) -> None:
 def snapshot_edited(path: Path) -> None:
     db = apsw.Connection(str(path))
     ((name, data),) = db.execute("SELECT id, data FROM snapshot LIMIT 1").fetchall()
+    assert isinstance(data, bytes)
     state = zlib.decompress(data).replace(b"n1", b"x1")
     values = zlib.compress(state), hashlib.sha256(state).digest(), name
     db.execute("UPDATE snapshot SET data = ?, digest = ? WHERE id = ?", values)
