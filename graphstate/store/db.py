@@ -89,6 +89,10 @@ def _translate(error: Exception) -> Exception:
         return StorageIo(f"SQLite could not reach the file: {text}")
     if isinstance(error, apsw.NoMemError):
         return MemoryError(text)
+    if isinstance(error, UnicodeDecodeError):
+        return IntegrityBroken(f"the file holds a text that is none: {text}")
+    if isinstance(error, apsw.SQLError) and text.startswith(("no such table", "no such column")):
+        return IntegrityBroken(f"the file lost a part of its schema while it was open: {text}")
     return Misuse(f"SQLite refused a statement: {type(error).__name__}: {text}")
 
 
@@ -185,21 +189,21 @@ class SqliteDatabase:
     def one(self, sql: str, values: Sequence[SqlValue] = ()) -> tuple[Any, ...] | None:
         try:
             row: tuple[Any, ...] | None = self._cursor.execute(sql, values).fetchone()
-        except self._error as error:
+        except (self._error, UnicodeDecodeError) as error:
             raise _translate(error) from error
         return row
 
     def all(self, sql: str, values: Sequence[SqlValue] = ()) -> list[tuple[Any, ...]]:
         try:
             rows: list[tuple[Any, ...]] = self._cursor.execute(sql, values).fetchall()
-        except self._error as error:
+        except (self._error, UnicodeDecodeError) as error:
             raise _translate(error) from error
         return rows
 
     def each(self, sql: str, values: Sequence[SqlValue] = ()) -> Iterable[tuple[Any, ...]]:
         try:
             yield from self._connection.cursor().execute(sql, values)
-        except self._error as error:
+        except (self._error, UnicodeDecodeError) as error:
             raise _translate(error) from error
 
     def run(self, sql: str, values: Sequence[SqlValue] = ()) -> None:

@@ -23,7 +23,7 @@ Calls = Callable[[int, Kind, str], None]
 
 class _File(apsw.VFSFile):
     def __init__(self, system: FaultySystem, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
-        super().__init__("unix", name, flags)  # type: ignore[arg-type]  # a name of SQLite's own
+        super().__init__("unix", name, flags)
         self._system = system
         self._name = name if isinstance(name, str) else name.filename() if name is not None else ""
 
