@@ -67,6 +67,9 @@ class Database(Protocol):
     def displaced(self) -> bool:
         """Say whether the file under its name is not the one that was opened."""
 
+    def log_displaced(self) -> bool:
+        """Say whether the write-ahead log under its name is not the one that is written."""
+
     def close(self) -> None:
         """Close; uncommitted work is lost."""
 
@@ -120,6 +123,8 @@ class SqliteDatabase:
 
         self._error = apsw.Error
         self._in_memory = path == ":memory:"
+        # SQLite removes the log when the last connection closes; while we are open it stays.
+        self._log_path, self._log_inode = f"{path}-wal", 0
         self._busy_timeout_ms = busy_timeout_ms
         self._synced = False
         self._connection = self._connect(path, read_only)
@@ -262,6 +267,17 @@ class SqliteDatabase:
             return False
         self._connection.file_control("main", self._has_moved, self._answer.buffer_info()[0])
         return self._answer[0] != 0
+
+    def log_displaced(self) -> bool:
+        if self._in_memory:
+            return False
+        try:
+            inode = os.stat(self._log_path).st_ino
+        except FileNotFoundError:
+            inode = -1
+        if self._log_inode == 0 and inode > 0:
+            self._log_inode = inode
+        return self._log_inode not in (0, inode)
 
     def close(self) -> None:
         import apsw

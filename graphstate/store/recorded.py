@@ -17,7 +17,15 @@ from graphstate.events import GRAPH, Head
 from graphstate.store.log import Log
 from graphstate.store.snapshot import Pin, Snapshots, Taken
 
-__all__ = ("checkpoints", "compaction", "compaction_body", "damage", "snapshot_is_recorded", "start_problem")
+__all__ = (
+    "checkpoints",
+    "compaction",
+    "compaction_body",
+    "damage",
+    "missing",
+    "snapshot_is_recorded",
+    "start_problem",
+)
 
 
 def _object(body: bytes | None) -> Mapping[str, Any]:
@@ -107,6 +115,16 @@ def _was_recorded(log: Log, name: str, pin: Pin) -> bool:
     return named and log.hash_at(GRAPH, pin.head.seq) == pin.head.hash
 
 
+def missing(log: Log, snapshots: Snapshots) -> dict[str, Pin]:
+    """Return the checkpoints that the kept events name, whose snapshot is there, and that are not.
+
+    A rollback leaves such: a name that had moved on returns to its older place.
+    """
+    present, kept = snapshots.checkpoints(), {taken.id for taken in snapshots.before(2**53)}
+    named = checkpoints(log).items()
+    return {name: pin for name, pin in named if name not in present and pin.snapshot in kept}
+
+
 def damage(log: Log, snapshots: Snapshots) -> tuple[dict[str, Pin], list[str], list[str]]:
     """Compare the checkpoints and snapshots in the tables with what the events say.
 
@@ -114,17 +132,16 @@ def damage(log: Log, snapshots: Snapshots) -> tuple[dict[str, Pin], list[str], l
         The checkpoints that are missing or differ, as the events have them; the names of those
         that no event knows; the ids of the snapshots whose bytes or digest are not the recorded.
     """
-    named, present = checkpoints(log), snapshots.checkpoints()
-    differing = {name: pin for name, pin in named.items() if present.get(name) != pin}
-    differing = {
-        name: pin for name, pin in differing.items()
-        if name not in present or not _was_recorded(log, name, present[name])
-    }  # fmt: skip
-    unknown = [
-        name for name, pin in present.items() if name not in named and not _was_recorded(log, name, pin)
-    ]
+    named, wrong, unknown = checkpoints(log), missing(log, snapshots), []
+    for name, pin in snapshots.checkpoints().items():
+        if named.get(name) == pin or _was_recorded(log, name, pin):
+            continue
+        if name in named:
+            wrong[name] = named[name]
+        else:
+            unknown.append(name)
     bad = [
         taken.id for taken in snapshots.before(2**53)
         if snapshots.read(taken.id) is None or not snapshot_is_recorded(log, taken)
     ]  # fmt: skip
-    return differing, unknown, bad
+    return wrong, unknown, bad

@@ -148,6 +148,7 @@ class Store:
         """Compare the log with a head kept elsewhere, and its end with the key."""
         self.begin_read()
         try:
+            self._db.log_displaced()  # remembers which file it is
             head = self.log.head(GRAPH)
             problem = None if expected is None else head_problem(self.log, expected)
             keyed = self._key is not None and not self.read_only and head.seq > self.log.start(GRAPH).seq
@@ -258,6 +259,9 @@ class Store:
                 raise IntegrityBroken(self._broken)
             if self._depth == 0:
                 self._synced = sync
+                # Once a sync: asking the file system costs as much as a small part of a verb.
+                if (sync or self.durability == "power") and self._db.log_displaced():
+                    raise IntegrityBroken(f"{self.path}-wal was replaced, moved or deleted while it was open")
                 if self._db.begin(sync=sync):
                     self._forget()
                     if self._lock_file is None and (pid := owner(self.path)) is not None:
@@ -516,9 +520,8 @@ class Store:
         made = self.rebuild(to)
         no = log.abandon(GRAPH, to, at=self.now(), actor=actor, trust=trust, reason=reason)
         self.snapshots.drop_after(to.seq)
-        for name, pin in recorded.checkpoints(log).items():
-            if name not in self.snapshots.checkpoints():
-                self.snapshots.mark(name, pin.head, pin.snapshot, self.now())
+        for name, pin in recorded.missing(log, self.snapshots).items():
+            self.snapshots.mark(name, pin.head, pin.snapshot, self.now())
         self.projection.set_mark("cut", no)
         newest = self.snapshots.before(to.seq)
         self.projection.set_mark("snapshot", newest[0].head.seq if newest else 0)

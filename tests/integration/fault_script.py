@@ -11,7 +11,7 @@ from graphstate.events import GRAPH
 from graphstate.store.snapshot import state_bytes
 from tests.graphstate.conftest import Clock, Golden
 
-__all__ = ("STEPS", "Left", "left", "opened", "play")
+__all__ = ("STEPS", "Left", "folder", "left", "opened", "play")
 
 Step = tuple[str, Callable[[Adaptogen], Any]]
 
@@ -103,3 +103,10 @@ def play(path: Path, told: Callable[[int], object], **options: Any) -> None:
         step(graph)
         told(number)
     graph.close()
+
+
+def folder(disk: Path, number: int) -> Path:
+    """Make a folder of its own for one fault."""
+    place = disk / str(number)
+    place.mkdir()
+    return place

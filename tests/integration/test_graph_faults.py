@@ -11,7 +11,7 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import apsw
 import pytest
 
 from graphstate import Fail, GraphStateError
-from tests.integration.fault_script import STEPS, Left, left, opened, play
+from tests.integration.fault_script import STEPS, Left, folder, left, opened, play
 from tests.integration.fault_vfs import FaultySystem, Kind
 
 FULL = os.environ.get("RELIABILITY") == "full"
@@ -105,23 +105,6 @@ def check(path: Path, acknowledged: int, **options: Any) -> None:
         assert found in allowed, (acknowledged, found.head, [a.head for a in allowed])
         assert graph.remember("afterwards").ok
         assert graph.verify_integrity(deep=True).ok
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where there is one: what a process leaves does not depend on flushes."""
-    memory = Path("/dev/shm")
-    if not os.access(memory, os.W_OK):
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir=memory) as name:
-        yield Path(name)
-
-
-def folder(disk: Path, number: int) -> Path:
-    place = disk / str(number)
-    place.mkdir()
-    return place
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
