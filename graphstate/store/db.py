@@ -94,6 +94,8 @@ def _translate(error: Exception) -> Exception:
         return MemoryError(text)
     if isinstance(error, UnicodeDecodeError):
         return IntegrityBroken(f"the file holds a text that is none: {text}")
+    if isinstance(error, apsw.SQLError) and "malformed JSON" in text:
+        return IntegrityBroken(f"the file holds JSON that is none: {text}")
     if isinstance(error, apsw.SQLError) and text.startswith(("no such table", "no such column")):
         return IntegrityBroken(f"the file lost a part of its schema while it was open: {text}")
     return Misuse(f"SQLite refused a statement: {type(error).__name__}: {text}")

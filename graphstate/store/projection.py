@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from graphstate import scoring
-from graphstate._canonical import Json, decode, encode_text
+from graphstate._canonical import Json, encode_text
 from graphstate.events import GENESIS, Head, Row
 from graphstate.model import Edge, Node, Stat
 from graphstate.store.db import Database, SqlValue
 from graphstate.store.schema import GRAPH_NO, SHIFT
+from graphstate.store.stored import as_stored, stored_json
 from graphstate.tunables import DEFAULTS
 
 __all__ = ("TRAIL", "CursorState", "Projection", "StatState")
@@ -151,9 +152,9 @@ def _stat_state(row: Sequence[Any]) -> StatState:
 
 def _node(row: Sequence[Any]) -> Node:
     return Node(
-        id=row[0], kind=row[1], label=row[2], payload=decode(row[3]), tags=tuple(decode(row[4])),
+        id=row[0], kind=row[1], label=row[2], payload=stored_json(row[3]), tags=tuple(stored_json(row[4])),
         status=row[5], version=row[6], created_seq=row[7], updated_seq=row[8], created_at=row[9],
-        updated_at=row[10], embedding=None if row[11] is None else tuple(decode(row[11])),
+        updated_at=row[10], embedding=None if row[11] is None else tuple(stored_json(row[11])),
     )  # fmt: skip
 
 
@@ -232,8 +233,9 @@ class Projection:
         value = self._state("head")
         if value is None:
             return Head(0, GENESIS)
-        head = decode(value)
-        return Head(head["seq"], bytes.fromhex(head["hash"]))
+        with as_stored("the place of the projection"):
+            head = stored_json(value)
+            return Head(head["seq"], bytes.fromhex(head["hash"]))
 
     def set_applied(self, head: Head) -> None:
         """Note the last event that the tables contain."""
@@ -245,7 +247,8 @@ class Projection:
         ``cut`` counts rollbacks, ``snapshot`` is the event of the newest snapshot, ``text``
         the last event in the full-text index.
         """
-        return int(self._state(key) or 0)
+        with as_stored(f"the mark {key}"):
+            return int(self._state(key) or 0)
 
     def set_mark(self, key: Mark, value: int) -> None:
         """Set such a number."""
@@ -414,8 +417,9 @@ class Projection:
         state = self._cursors.get(actor)
         if state is None:
             value = self._state(f"cursor/{actor}")
-            found: Json = {"nodes": (), "moves": 0} if value is None else decode(value)
-            state = self._cursors[actor] = CursorState(tuple(found["nodes"]), found["moves"])
+            with as_stored(f"the cursor of {actor}"):
+                found: Json = {"nodes": (), "moves": 0} if value is None else stored_json(value)
+                state = self._cursors[actor] = CursorState(tuple(found["nodes"]), int(found["moves"]))
         return state
 
     def moves_out(self, node: str) -> tuple[Edge, ...]:
@@ -482,7 +486,7 @@ class Projection:
         """Return every tunable, stored ones over defaults."""
         if self._tunables is None:
             stored = self._db.all("SELECT key, value FROM tunable")
-            self._tunables = {**DEFAULTS, **{key: decode(value) for key, value in stored}}
+            self._tunables = {**DEFAULTS, **{key: stored_json(value) for key, value in stored}}
         return self._tunables
 
     # ------------------------------------------------------------------ other reads

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from graphstate._canonical import decode
 from graphstate.events import GRAPH
 from graphstate.model import HistoryEntry, Metrics
 from graphstate.rendering import picture, summary
+from graphstate.store.stored import stored_json
 from graphstate.verbs import arguments
 from graphstate.verbs.fsm import moving_actor
 from graphstate.verbs.intuition import Intuition
@@ -51,7 +51,7 @@ class Observation(Verbs):
         rows = self.store.log.recent(GRAPH, from_seq=first, limit=most, **filters)
         entries: list[HistoryEntry] = []
         for row in rows:
-            body = decode(row.body)
+            body = stored_json(row.body)
             entries.append(
                 HistoryEntry(
                     seq=row.seq, at=row.at, type=row.type, summary=summary(row.type, body),
@@ -95,7 +95,7 @@ class Observation(Verbs):
             projection.cursor(moving_actor(self, actor)).nodes,
             Intuition.suggest(self, actor=actor),
             projection.ready(projection.visited()),
-            [(row.seq, decode(row.body)["value"]) for row in rewards],
+            [(row.seq, stored_json(row.body)["value"]) for row in rewards],
             log.head(GRAPH).seq,
         )
 

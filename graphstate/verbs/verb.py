@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from graphstate._canonical import decode, encode_text
+from graphstate._canonical import encode_text
 from graphstate.errors import ErrorCode, StoreError, VerbFailed, shown
 from graphstate.events import GRAPH, Draft, Row
 from graphstate.model import (
@@ -25,6 +25,7 @@ from graphstate.model import (
 )
 from graphstate.results import Fail, Ok, Result
 from graphstate.store import Store
+from graphstate.store.stored import as_stored, stored_json
 
 __all__ = ("Verbs", "answer", "catches_up_text", "query", "synced_verb", "verb")
 
@@ -78,9 +79,10 @@ def _answered_before(store: Store, name: str, cause: object) -> Result[Any] | No
         raise VerbFailed(
             ErrorCode.CONFLICT, f"the cause {cause!r} was used by {verb_name}, {name} needs one of its own"
         )
-    answer = decode(text)
-    cls = _RESULTS.get(answer["type"])
-    return Ok(answer["value"] if cls is None else from_json(cls, answer["value"]), repeated=True)
+    with as_stored(f"the answer to the cause {cause!r}"):
+        answer = stored_json(text)
+        cls = _RESULTS.get(answer["type"])
+        return Ok(answer["value"] if cls is None else from_json(cls, answer["value"]), repeated=True)
 
 
 def _keep_answer(store: Store, name: str, cause: str, value: Any) -> None:
