@@ -318,6 +318,7 @@ EVERYWHERE = (
     Flag("db", "the file; else .agentloop/state.db here or above, else ./adaptogen.db", TEXT),
     Flag("actor", "who acts, and whose cursor moves", TEXT),
     Flag("trust", "developer, person, model, tool or import; person if absent", TEXT),
+    Flag("key-file", "file whose bytes are the key of a keyed graph", TEXT),
     Flag("json", "one line of JSON", SWITCH),
     Flag("debug", "show where an unexpected error came from", SWITCH),
     Flag("help", "show the usage of the command", SWITCH),
