@@ -11,6 +11,7 @@ from graphstate.events import GRAPH, Draft, IdGen
 from graphstate.manifest import describe as _describe
 from graphstate.model import Recovery
 from graphstate.store import LockMode, Store, Unit
+from graphstate.store.anchor import Sink
 from graphstate.store.db import Durability as DurabilityLevel
 from graphstate.verbs import arguments
 from graphstate.verbs.composing import Composing
@@ -85,6 +86,10 @@ class Adaptogen(Verbs):
         read_only: bool = False,
         busy_timeout_ms: int = 5_000,
         fts: bool = True,
+        key: bytes | None = None,
+        expect_head: str | None = None,
+        anchor: Sink | None = None,
+        anchor_every: int = 1_000,
     ) -> Adaptogen:
         """Open a graph, making the file if it does not exist.
 
@@ -102,17 +107,26 @@ class Adaptogen(Verbs):
             read_only: Change no byte.
             busy_timeout_ms: How long another process is waited for.
             fts: Use the full-text index; without it text recall reads the nodes.
+            key: At least 16 secret bytes. A new file gets a chain that only who has them can
+                continue; it is never opened without them. They are not stored.
+            expect_head: What `head` or an anchor once said: the file must still hold that event.
+            anchor: A function, or a file to append to, that is told the head as text after each
+                checkpoint, rollback and compaction, at close, and every ``anchor_every`` events.
+                If it fails, the graph goes on and warns once.
+            anchor_every: Events between two tellings.
 
         Raises:
-            OpenError: ForeignDatabase or UnsupportedVersion; the file is left as it was.
+            OpenError: ForeignDatabase, UnsupportedVersion or WrongKey; the file is left as it was.
             StoreError: IntegrityBroken, LockHeld, Busy, ReadOnly or StorageFull.
-            VerbFailed: InvalidInput for a bad actor or trust.
+            VerbFailed: InvalidInput for a bad actor, trust or ``expect_head``.
         """
+        expected = None if expect_head is None else arguments.head(expect_head, "expect_head")
         arguments.identifier(actor, "actor")
         arguments.choice(trust, "trust", TRUST_LEVELS)
         store = Store.open(
             path, now=now, rand=rand, ids=ids, durability=durability, lock=lock, read_only=read_only,
-            busy_timeout_ms=busy_timeout_ms, fts=fts,
+            busy_timeout_ms=busy_timeout_ms, fts=fts, key=key, expect_head=expected, anchor=anchor,
+            anchor_every=anchor_every,
         )  # fmt: skip
         graph = cls(store, actor=actor, trust=trust)
         try:
@@ -278,9 +292,13 @@ class Adaptogen(Verbs):
     repair = Soundness.repair
 
     # durability and integrity
+    snapshot = Durability.snapshot
     checkpoint = Durability.checkpoint
     list_checkpoints = Durability.list_checkpoints
     rollback = Durability.rollback
+    cuts = Durability.cuts
+    compact = Durability.compact
+    rebuild = Durability.rebuild
     verify_integrity = Durability.verify_integrity
     set_tunable = Durability.set_tunable
     get_tunables = Durability.get_tunables

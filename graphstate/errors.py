@@ -15,6 +15,7 @@ wrongly and finding damage raise. Each code's hint stands in one row of `HINTS`.
     │   └── IntegrityBroken  the file or its chain is damaged; writes are refused
     ├── OpenError            the file was left as it was
     │   ├── ForeignDatabase  not a graphstate file
+    │   ├── WrongKey         keyed with another key or none, or not keyed at all
     │   └── UnsupportedVersion
     └── Misuse               a bug in the calling program
         ├── ClosedStore
@@ -50,6 +51,7 @@ __all__ = (
     "UnitFailed",
     "UnsupportedVersion",
     "VerbFailed",
+    "WrongKey",
     "shown",
 )
 
@@ -188,6 +190,10 @@ class OpenError(GraphStateError):
 
 class ForeignDatabase(OpenError):
     """The file is not one of ours."""
+
+
+class WrongKey(OpenError):
+    """The key that was given is not the one the file's chain is keyed with."""
 
 
 class UnsupportedVersion(OpenError):

@@ -159,6 +159,18 @@ EVENT_TYPES: Mapping[str, EventType] = {
         },
         "none on the graph",
     ),
+    "Compacted": EventType(
+        {
+            "seq": "the last event that was removed",
+            "hash": "its hash, in hex",
+            "count": "how many events were removed",
+            "snapshotId": "id of the snapshot a replay begins with, or null",
+            "snapshotSeq": "the event it was taken at, or null",
+            "digest": "SHA-256 of its state, in hex, or null",
+            "checkpoints": "list of objects: name, seq, hash, snapshotId and digest of each one that stays",
+        },
+        "none on the graph: the log begins after that event",
+    ),
     "Migrated": EventType(
         {"kind": "kind of the nodes", "toVersion": "number", "migrated": "how many nodes"},
         "none on the graph: each node has an event of its own",

@@ -42,7 +42,8 @@ VERBS: Mapping[type, tuple[str, ...]] = {
     Reshaping: ("split_state", "merge_states", "migrate"),
     Soundness: ("validate", "repair"),
     Durability: (
-        "checkpoint", "list_checkpoints", "rollback", "verify_integrity", "set_tunable", "get_tunables",
+        "snapshot", "checkpoint", "list_checkpoints", "rollback", "cuts", "compact", "rebuild",
+        "verify_integrity", "set_tunable", "get_tunables",
     ),
     Observation: ("history", "changes", "subscribe", "metrics", "render", "to_mermaid", "to_dot", "head"),
 }  # fmt: skip

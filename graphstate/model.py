@@ -15,6 +15,8 @@ __all__ = (
     "Changes",
     "Checkpoint",
     "Collected",
+    "Compaction",
+    "Cut",
     "Edge",
     "EdgeKind",
     "Enforcement",
@@ -39,6 +41,7 @@ __all__ = (
     "Reweighted",
     "Rollback",
     "Split",
+    "Snapshot",
     "Stat",
     "Status",
     "Step",
@@ -262,6 +265,44 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
 
     name: str
     seq: int
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """The live state of one event, kept in the file."""
+
+    id: str
+    seq: int
+    #: SHA-256 of the state, in hexadecimal; the log records it
+    digest: str
+
+
+class Compaction(Struct, frozen=True, kw_only=True):
+    """What a compaction removed."""
+
+    #: events removed now
+    pruned: int
+    #: the last event that is gone, now and before together
+    seq: int
+    #: what a replay begins with; None if nothing was removed
+    snapshot_id: str | None = None
+
+
+class Cut(Struct, frozen=True, kw_only=True):
+    """Events that a rollback or a recovery set aside. They are kept in `event_abandoned`."""
+
+    no: int
+    stream: str
+    #: milliseconds since the epoch
+    at: int
+    #: who did it; None for a recovery
+    actor: str | None
+    trust: str | None
+    reason: str
+    #: where the log ended before, and where it ends since then, as ``seq:hash``
+    left: str
+    returned_to: str
+    #: events set aside
+    rows: int
 
 
 class Rollback(Struct, frozen=True, kw_only=True):

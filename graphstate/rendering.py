@@ -54,6 +54,8 @@ _SUMMARIES: Mapping[str, Callable[[_Shown], str]] = {
     "PolicyLocked": lambda b: f"locked {b['scope']} {b['id']}: {b['reason']}",
     "PolicyUnlocked": lambda b: f"unlocked {b['scope']} {b['id']}",
     "CheckpointCreated": lambda b: f"checkpoint {b['name']} @ {b['seq']}",
+    "SnapshotTaken": lambda b: f"snapshot {b['snapshotId']} @ {b['seq']}",
+    "Compacted": lambda b: f"the log begins after {b['seq']}, {b['count']} events removed",
 }
 
 

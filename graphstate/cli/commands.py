@@ -155,6 +155,16 @@ def _verify(graph: Any, **options: Any) -> Shown:
     return Shown(report, exit_code=0 if report.ok else 1)
 
 
+def _head(graph: Any) -> Shown:
+    head = graph.head()
+    seq, _, digest = head.partition(":")
+    return Shown({"seq": int(seq), "hash": digest}, head)
+
+
+def _compact(graph: Any, **given: Any) -> Any:
+    return graph.compact(**given)
+
+
 def _describe(_: None) -> Any:
     from graphstate.manifest import describe
 
@@ -269,12 +279,16 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
         Command("optimize", "edits that experience suggests, the most certain first", "reads", (), (_AGE,)),
         Command("validate", "check graph and log; exit code 1 if something is wrong", "reads", run=_validate),
         Command("metrics", "counts of the whole graph", "reads"),
+        Command("head", "the end of the log, to be kept elsewhere", "reads", run=_head),
         Command(
             "verify",
             "check the hash chains; exit code 1 if one is broken",
             "reads",
             (),
-            (Flag("deep", "everything from the start, and the projection against a replay", SWITCH),),
+            (
+                Flag("deep", "everything from the start, and the projection against a replay", SWITCH),
+                Flag("expect-head", "what head said once: fail if that event is absent or another", TEXT),
+            ),
             "verify_integrity",
             _verify,
         ),
@@ -487,6 +501,17 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             (Flag("reason", "kept with what is set aside", TEXT),),
         ),
         Command("checkpoints", "their names and places", "reads", verb="list_checkpoints"),
+        Command("cuts", "what rollbacks and recoveries set aside", "reads"),
+        Command("snapshot", "keep the live state, for rebuilding from here", "changes", (), (_CAUSE,)),
+        Command(
+            "compact",
+            "remove the oldest events for good, after verifying everything",
+            "changes",
+            (Word("retain", "events that stay; the tunable retain if absent", COUNT, optional=True),),
+            (_CAUSE,),
+            run=_compact,
+        ),
+        Command("rebuild", "make nodes, edges and statistics again from the log", "changes"),
         Command("tunables", "all settings", "reads", verb="get_tunables"),
         Command(
             "set-tunable",
@@ -508,6 +533,7 @@ EVERYWHERE = (
     Flag("db", "the file; else .agentloop/state.db here or above, else ./adaptogen.db", TEXT),
     Flag("actor", "who acts, and whose cursor moves", TEXT),
     Flag("trust", "developer, person, model, tool or import; person if absent", TEXT),
+    Flag("key-file", "file whose bytes are the key of a keyed graph", TEXT),
     Flag("json", "one line of JSON", SWITCH),
     Flag("debug", "show where an unexpected error came from", SWITCH),
     Flag("help", "show the usage of the command", SWITCH),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from graphstate.errors import (
@@ -66,6 +67,9 @@ class Database(Protocol):
     def displaced(self) -> bool:
         """Say whether the file under its name is not the one that was opened."""
 
+    def log_displaced(self) -> bool:
+        """Say whether the write-ahead log under its name is not the one that is written."""
+
     def close(self) -> None:
         """Close; uncommitted work is lost."""
 
@@ -88,6 +92,12 @@ def _translate(error: Exception) -> Exception:
         return StorageIo(f"SQLite could not reach the file: {text}")
     if isinstance(error, apsw.NoMemError):
         return MemoryError(text)
+    if isinstance(error, UnicodeDecodeError):
+        return IntegrityBroken(f"the file holds a text that is none: {text}")
+    if isinstance(error, apsw.SQLError) and "malformed JSON" in text:
+        return IntegrityBroken(f"the file holds JSON that is none: {text}")
+    if isinstance(error, apsw.SQLError) and text.startswith(("no such table", "no such column")):
+        return IntegrityBroken(f"the file lost a part of its schema while it was open: {text}")
     return Misuse(f"SQLite refused a statement: {type(error).__name__}: {text}")
 
 
@@ -115,6 +125,8 @@ class SqliteDatabase:
 
         self._error = apsw.Error
         self._in_memory = path == ":memory:"
+        # SQLite removes the log when the last connection closes; while we are open it stays.
+        self._log_path, self._log_inode = f"{path}-wal", 0
         self._busy_timeout_ms = busy_timeout_ms
         self._synced = False
         self._connection = self._connect(path, read_only)
@@ -184,21 +196,21 @@ class SqliteDatabase:
     def one(self, sql: str, values: Sequence[SqlValue] = ()) -> tuple[Any, ...] | None:
         try:
             row: tuple[Any, ...] | None = self._cursor.execute(sql, values).fetchone()
-        except self._error as error:
+        except (self._error, UnicodeDecodeError) as error:
             raise _translate(error) from error
         return row
 
     def all(self, sql: str, values: Sequence[SqlValue] = ()) -> list[tuple[Any, ...]]:
         try:
             rows: list[tuple[Any, ...]] = self._cursor.execute(sql, values).fetchall()
-        except self._error as error:
+        except (self._error, UnicodeDecodeError) as error:
             raise _translate(error) from error
         return rows
 
     def each(self, sql: str, values: Sequence[SqlValue] = ()) -> Iterable[tuple[Any, ...]]:
         try:
             yield from self._connection.cursor().execute(sql, values)
-        except self._error as error:
+        except (self._error, UnicodeDecodeError) as error:
             raise _translate(error) from error
 
     def run(self, sql: str, values: Sequence[SqlValue] = ()) -> None:
@@ -258,7 +270,21 @@ class SqliteDatabase:
         self._connection.file_control("main", self._has_moved, self._answer.buffer_info()[0])
         return self._answer[0] != 0
 
+    def log_displaced(self) -> bool:
+        if self._in_memory:
+            return False
+        try:
+            inode = os.stat(self._log_path).st_ino
+        except FileNotFoundError:
+            inode = -1
+        if self._log_inode == 0 and inode > 0:
+            self._log_inode = inode
+        return self._log_inode not in (0, inode)
+
     def close(self) -> None:
+        import apsw
+
         self._closed = True
         self._cursor.close()
-        self._connection.close()
+        with suppress(apsw.IOError, apsw.FullError):  # what is not written back stays in the log beside
+            self._connection.close()

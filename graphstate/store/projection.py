@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from graphstate import scoring
-from graphstate._canonical import Json, decode, encode_text
+from graphstate._canonical import Json, encode_text
 from graphstate.events import GENESIS, Head, Row
 from graphstate.model import Edge, Node, Stat
 from graphstate.store.db import Database, SqlValue
 from graphstate.store.policies import Policies
 from graphstate.store.schema import GRAPH_NO, SHIFT
+from graphstate.store.stored import as_stored, stored_json
 from graphstate.tunables import DEFAULTS
 
 __all__ = ("TRAIL", "CursorState", "Projection", "StatState")
@@ -91,11 +92,12 @@ AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR no IN (SELECT node FROM node_
 ORDER BY t.rank, id LIMIT ?6"""
 
 # Keys and values of the payload with JSON's escapes resolved: "a\\nb" must be found under b.
-_TEXT_REFRESH = """INSERT OR REPLACE INTO node_text (rowid, text)
+_TEXT_ALL = """INSERT OR REPLACE INTO node_text (rowid, text)
 SELECT no, label || ' ' || coalesce((SELECT group_concat(coalesce(key, '') || ' ' || coalesce(atom, ''), ' ')
 FROM json_tree(payload)), '') || ' ' || coalesce((SELECT group_concat(value, ' ') FROM json_each(tags)), '')
-FROM node WHERE id IN (SELECT DISTINCT body ->> '$.id' FROM event WHERE no BETWEEN ?1 AND ?2
-AND type = (SELECT no FROM term WHERE text = 'NodeUpserted'))"""
+FROM node"""
+_TEXT_REFRESH = f"""{_TEXT_ALL} WHERE id IN (SELECT DISTINCT body ->> '$.id' FROM event
+WHERE no BETWEEN ? AND ? AND type = (SELECT no FROM term WHERE text = 'NodeUpserted'))"""
 
 _READY = """SELECT n.id FROM node n WHERE n.status = 'active'
 AND n.id NOT IN (SELECT value FROM json_each(?1)) AND NOT EXISTS (
@@ -162,9 +164,9 @@ def _stat_state(row: Sequence[Any]) -> StatState:
 
 def _node(row: Sequence[Any]) -> Node:
     return Node(
-        id=row[0], kind=row[1], label=row[2], payload=decode(row[3]), tags=tuple(decode(row[4])),
+        id=row[0], kind=row[1], label=row[2], payload=stored_json(row[3]), tags=tuple(stored_json(row[4])),
         status=row[5], version=row[6], created_seq=row[7], updated_seq=row[8], created_at=row[9],
-        updated_at=row[10], embedding=None if row[11] is None else tuple(decode(row[11])),
+        updated_at=row[10], embedding=None if row[11] is None else tuple(stored_json(row[11])),
     )  # fmt: skip
 
 
@@ -253,8 +255,9 @@ class Projection:
         value = self._state("head")
         if value is None:
             return Head(0, GENESIS)
-        head = decode(value)
-        return Head(head["seq"], bytes.fromhex(head["hash"]))
+        with as_stored("the place of the projection"):
+            head = stored_json(value)
+            return Head(head["seq"], bytes.fromhex(head["hash"]))
 
     def set_applied(self, head: Head) -> None:
         """Note the last event that the tables contain."""
@@ -266,7 +269,8 @@ class Projection:
         ``cut`` counts rollbacks, ``snapshot`` is the event of the newest snapshot, ``text``
         the last event in the full-text index.
         """
-        return int(self._state(key) or 0)
+        with as_stored(f"the mark {key}"):
+            return int(self._state(key) or 0)
 
     def set_mark(self, key: Mark, value: int) -> None:
         """Set such a number."""
@@ -497,8 +501,9 @@ class Projection:
         state = self._cursors.get(actor)
         if state is None:
             value = self._state(f"cursor/{actor}")
-            found: Json = {"nodes": (), "moves": 0} if value is None else decode(value)
-            state = self._cursors[actor] = CursorState(tuple(found["nodes"]), found["moves"])
+            with as_stored(f"the cursor of {actor}"):
+                found: Json = {"nodes": (), "moves": 0} if value is None else stored_json(value)
+                state = self._cursors[actor] = CursorState(tuple(found["nodes"]), int(found["moves"]))
         return state
 
     def moves_out(self, node: str) -> tuple[Edge, ...]:
@@ -561,7 +566,7 @@ class Projection:
     def cursors(self) -> dict[str, tuple[str, ...]]:
         """Return where every actor stands."""
         self.flush()
-        return {actor: tuple(decode(nodes)) for actor, nodes in self._db.all(_CURSORS)}
+        return {actor: tuple(stored_json(nodes)) for actor, nodes in self._db.all(_CURSORS)}
 
     def trail(self, actor: str, depth: int) -> list[tuple[str, str]]:
         """Return (edge, target) of an actor's last moves, newest first, at most `TRAIL`."""
@@ -572,7 +577,7 @@ class Projection:
         """Return every tunable, stored ones over defaults."""
         if self._tunables is None:
             stored = self._db.all("SELECT key, value FROM tunable")
-            self._tunables = {**DEFAULTS, **{key: decode(value) for key, value in stored}}
+            self._tunables = {**DEFAULTS, **{key: stored_json(value) for key, value in stored}}
         return self._tunables
 
     # ------------------------------------------------------------------ other reads
@@ -670,8 +675,10 @@ class Projection:
     def refresh_text(self, head: int) -> None:
         """Bring the full-text index up to the head: about 30 us for each changed node."""
         seq = self.mark("text")
-        if seq < 0:  # after a rollback nodes may have gone: index everything again
+        if seq < 0:  # after a rollback or a compaction the log does not tell what to change
             self._db.run("DELETE FROM node_text")
-        first = (GRAPH_NO << SHIFT) + max(seq, 0) + 1
-        self._db.run(_TEXT_REFRESH, (first, (GRAPH_NO << SHIFT) + head))
+            self._db.run(_TEXT_ALL)
+        else:
+            first = (GRAPH_NO << SHIFT) + seq + 1
+            self._db.run(_TEXT_REFRESH, (first, (GRAPH_NO << SHIFT) + head))
         self.set_mark("text", head)

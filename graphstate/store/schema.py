@@ -7,7 +7,8 @@ Truth is `event` (with the names it uses in `stream` and `term`). `node`, `node_
 `state` holds the small things that nearly every event changes, together on one page: the last
 event folded (``head``), where each actor stands and came from (``cursor/...``, ``trail/...``).
 The view `cursor` shows the former. `snapshot`, `checkpoint`, `first_result`, `event_abandoned`, `cut` and
-`meta` stand beside them. The view `event_log` is for people: names and hex instead of numbers
+`meta` stand beside them. A stream whose oldest rows were removed begins after ``start_seq``, as the event ``start_record``
+says. The view `event_log` is for people: names and hex instead of numbers
 and bytes. `node_text` is the full-text index; it may lag behind and catches up from the log.
 """
 
@@ -25,6 +26,8 @@ __all__ = (
     "create",
     "has_full_text",
     "inspect",
+    "state_chain",
+    "stated_chain",
     "structure_problem",
 )
 
@@ -47,7 +50,8 @@ _TABLES = (
     "CREATE TABLE term (no INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE) STRICT",
     """CREATE TABLE stream (
     no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
-    verified_seq INTEGER NOT NULL, verified_hash BLOB NOT NULL) STRICT""",
+    verified_seq INTEGER NOT NULL, verified_hash BLOB NOT NULL,
+    start_seq INTEGER NOT NULL, start_hash BLOB NOT NULL, start_record INTEGER NOT NULL) STRICT""",
     """CREATE TABLE event (
     no INTEGER PRIMARY KEY, at INTEGER NOT NULL, id TEXT, type INTEGER NOT NULL,
     actor INTEGER, trust INTEGER, cause TEXT, body TEXT NOT NULL, hash BLOB NOT NULL) STRICT""",
@@ -133,7 +137,7 @@ def create(db: Database, *, full_text: bool) -> None:
     if full_text:
         db.run(_FULL_TEXT)
     db.run(
-        "INSERT INTO stream (no, name, verified_seq, verified_hash) VALUES (?, ?, 0, ?)",
+        "INSERT INTO stream VALUES (?1, ?2, 0, ?3, 0, ?3, 0)",
         (GRAPH_NO, GRAPH, GENESIS),
     )
     db.run(_MARK_APPLICATION)
@@ -170,6 +174,17 @@ def inspect(db: Database, path: str) -> bool:
 def has_full_text(db: Database) -> bool:
     """Say whether the file carries the full-text index."""
     return db.one("SELECT 1 FROM sqlite_schema WHERE name = 'node_text'") is not None
+
+
+def state_chain(db: Database, statement: str) -> None:
+    """Let a new file say how its chain is keyed."""
+    db.run("INSERT INTO meta VALUES ('chain', ?)", (statement,))
+
+
+def stated_chain(db: Database) -> str | None:
+    """Return what a file says about its key, None if it has none."""
+    row = db.one("SELECT value FROM meta WHERE key = 'chain'")
+    return None if row is None else str(row[0])
 
 
 def structure_problem(db: Database) -> str | None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from graphstate.events import Head
 from graphstate.store.db import Database
 
-__all__ = ("Snapshots", "Taken", "state_bytes")
+__all__ = ("Pin", "Snapshots", "Taken", "state_bytes")
 
 #: Automatic snapshots that are kept beside those that checkpoints name.
 KEPT = 2
@@ -62,11 +62,22 @@ _PRUNE = """DELETE FROM snapshot WHERE id NOT IN (SELECT snapshot FROM checkpoin
 AND id NOT IN (SELECT id FROM snapshot ORDER BY seq DESC, id DESC LIMIT ?)"""
 
 
+_DROP_BEFORE = "DELETE FROM snapshot WHERE seq < ? AND id NOT IN (SELECT snapshot FROM checkpoint)"
+
+
 class Taken(NamedTuple):
     """A snapshot that exists."""
 
     id: str
     head: Head
+    digest: bytes
+
+
+class Pin(NamedTuple):
+    """Where a checkpoint stands, and the snapshot of that moment."""
+
+    head: Head
+    snapshot: str
 
 
 def state_bytes(db: Database) -> bytes:
@@ -82,8 +93,8 @@ class Snapshots:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def take(self, id: str, head: Head, at: int) -> bytes:
-        """Keep the live state, which is that of ``head``, and return its digest."""
+    def take(self, id: str, head: Head, at: int) -> Taken:
+        """Keep the live state, which is that of ``head``."""
         state = state_bytes(self._db)
         digest = hashlib.sha256(state).digest()
         self._db.run(
@@ -91,14 +102,14 @@ class Snapshots:
             (id, head.seq, head.hash, at, digest, zlib.compress(state, 1)),
         )
         self._db.run(_PRUNE, (KEPT,))
-        return digest
+        return Taken(id, head, digest)
 
     def before(self, seq: int) -> list[Taken]:
         """Return the snapshots at or before an event, newest first."""
         rows = self._db.all(
-            "SELECT id, seq, hash FROM snapshot WHERE seq <= ? ORDER BY seq DESC, id DESC", (seq,)
+            "SELECT id, seq, hash, digest FROM snapshot WHERE seq <= ? ORDER BY seq DESC, id DESC", (seq,)
         )
-        return [Taken(name, Head(at, digest)) for name, at, digest in rows]
+        return [Taken(name, Head(*head), digest) for name, *head, digest in rows]
 
     def read(self, id: str) -> str | None:
         """Return a snapshot's state, None if its bytes do not have their digest any more."""
@@ -124,6 +135,10 @@ class Snapshots:
         """Remove snapshots; checkpoints on them are reached by a longer replay."""
         self._db.many("DELETE FROM snapshot WHERE id = ?", [(name,) for name in ids])
 
+    def drop_before(self, seq: int) -> None:
+        """Remove the snapshots of events that were pruned, but for those of checkpoints."""
+        self._db.run(_DROP_BEFORE, (seq,))
+
     def mark(self, name: str, head: Head, snapshot: str, at: int) -> None:
         """Put a checkpoint on an event; a name that exists moves."""
         self._db.run("INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?, ?, ?)", (name, *head, snapshot, at))
@@ -132,14 +147,10 @@ class Snapshots:
         """Remove a checkpoint."""
         self._db.run("DELETE FROM checkpoint WHERE name = ?", (name,))
 
-    def checkpoint(self, name: str) -> Head | None:
-        """Return the event a checkpoint stands on."""
-        row = self._db.one("SELECT seq, hash FROM checkpoint WHERE name = ?", (name,))
-        return Head(*row) if row else None
-
-    def checkpoints(self) -> list[tuple[str, int]]:
-        """Return (name, seq) of all checkpoints in the order of the log."""
-        return self._db.all("SELECT name, seq FROM checkpoint ORDER BY seq, name")
+    def checkpoints(self) -> dict[str, Pin]:
+        """Return all checkpoints by name, in the order of the log."""
+        rows = self._db.all("SELECT name, seq, hash, snapshot FROM checkpoint ORDER BY seq, name")
+        return {name: Pin(Head(*head), snapshot) for name, *head, snapshot in rows}
 
     def drop_after(self, seq: int) -> None:
         """Remove what belongs to events that were set aside."""

@@ -14,7 +14,9 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from graphstate._canonical import decode, encode
+from msgspec import structs
+
+from graphstate._canonical import encode
 from graphstate.errors import (
     ClosedStore,
     ErrorCode,
@@ -26,14 +28,15 @@ from graphstate.errors import (
     UnitFailed,
     VerbFailed,
 )
-from graphstate.events import GRAPH, Draft, Head, IdGen, Row, row_hash
-from graphstate.model import IntegrityReport, Recovery
-from graphstate.store import schema
+from graphstate.events import GENESIS, GRAPH, ChainKey, Draft, Head, IdGen, Row, row_hash
+from graphstate.model import Compaction, IntegrityReport, Recovery
+from graphstate.store import rebuilding, recorded, schema
+from graphstate.store.anchor import Anchor, Sink
 from graphstate.store.db import Durability, StorageIo
 from graphstate.store.feed import Feed
-from graphstate.store.integrity import check_chains, verify_state
+from graphstate.store.integrity import check_chains, head_problem, verify_state
 from graphstate.store.lock import owner
-from graphstate.store.log import Log
+from graphstate.store.log import TORN, Log
 from graphstate.store.opening import MEMORY, LockMode, Opened, open_database
 from graphstate.store.projection import Projection
 from graphstate.store.snapshot import Snapshots, Taken
@@ -68,17 +71,19 @@ class Store:
     """One open file (or ``:memory:``). Any thread may use it; one lock keeps them apart."""
 
     def __init__(
-        self, path: str, opened: Opened, *, now: Callable[[], int], rand: Callable[[], float], ids: IdGen | None
+        self, path: str, opened: Opened, *, now: Callable[[], int], rand: Callable[[], float],
+        ids: IdGen | None, key: ChainKey | None = None,
     ) -> None:  # fmt: skip
         db = opened.db
         self.path, self.read_only, self.durability = path, opened.read_only, opened.durability
         self.full_text = opened.full_text
         self.now, self.rand = now, rand
         self.ids = ids or IdGen(now, rand)
-        self.log, self.projection, self.snapshots = Log(db), Projection(db), Snapshots(db)
+        self.log, self.projection, self.snapshots = Log(db, key), Projection(db), Snapshots(db)
         #: what opening had to repair
         self.recovery = Recovery()
-        self._db, self._lock_file, self._survey = db, opened.lock, Survey(db)
+        self._db, self._lock_file, self._key = db, opened.lock, key
+        self._survey = Survey(db)
         self._guard = threading.RLock()
         self._pid = os.getpid()
         self._on_disk = path != MEMORY
@@ -95,6 +100,7 @@ class Store:
         #: The open transaction changes the graph's log.
         self._news = False
         self._cause: str | None = None
+        self._anchor: Anchor | None = None
 
     # ------------------------------------------------------------------ opening
 
@@ -111,6 +117,10 @@ class Store:
         read_only: bool = False,
         busy_timeout_ms: int = 5_000,
         fts: bool = True,
+        key: bytes | None = None,
+        expect_head: Head | None = None,
+        anchor: Sink | None = None,
+        anchor_every: int = 1_000,
     ) -> Store:
         """Open a file, making it if it does not exist (mode 0600).
 
@@ -119,22 +129,43 @@ class Store:
 
         Raises:
             ForeignDatabase, UnsupportedVersion: The file is not ours or of another version.
+            WrongKey: It is keyed otherwise.
             IntegrityBroken: It is damaged. Open it with ``read_only`` to look at it.
             LockHeld: An exclusive writer owns it.
             Busy, ReadOnly, StorageFull: It cannot be used now.
         """
-        name = os.fspath(path)
+        if anchor_every < 1:
+            raise ValueError(f"anchor_every must be at least 1, not {anchor_every}")
+        name, secret = os.fspath(path), None if key is None else ChainKey(key)
         opened = open_database(
             name, durability=durability, lock=lock, read_only=read_only,
-            busy_timeout_ms=busy_timeout_ms, fts=fts,
+            busy_timeout_ms=busy_timeout_ms, fts=fts, key=secret,
         )  # fmt: skip
-        store = cls(name, opened, now=now or _system_now, rand=rand or _system_rand(), ids=ids)
+        store = cls(name, opened, now=now or _system_now, rand=rand or _system_rand(), ids=ids, key=secret)
         try:
             store._recover()
+            store._compare(expect_head)
+            if anchor is not None:
+                store._anchor = Anchor(anchor, anchor_every, store.head())
         except BaseException:
             store.close()
             raise
         return store
+
+    def _compare(self, expected: Head | None) -> None:
+        """Compare the log with a head kept elsewhere, and its end with the key."""
+        self.begin_read()
+        try:
+            self._db.log_displaced()  # remembers which file it is
+            head = self.log.head(GRAPH)
+            problem = None if expected is None else head_problem(self.log, expected)
+            keyed = self._key is not None and not self.read_only and head.seq > self.log.start(GRAPH).seq
+            if keyed and not self.log.row_holds(GRAPH, head.seq):
+                problem = f"event {head.seq} was not written with the key"
+        finally:
+            self.end_read()
+        if problem is not None:
+            raise IntegrityBroken(f"{self.path} is not what it was: {problem}")
 
     def _recover(self) -> None:
         """Compare projection and log; fold, set aside or refuse what does not match."""
@@ -178,8 +209,8 @@ class Store:
         trimmed = 0
         if walk.break_seq is not None:
             trimmed = head.seq - walk.head.seq
-            self.log.abandon(GRAPH, walk.head, at=self.now(), actor=None, trust=None, reason="torn tail")
-        replayed = self._replay(walk.head, after=applied.seq)
+            self.log.abandon(GRAPH, walk.head, at=self.now(), actor=None, trust=None, reason=TORN)
+        replayed = rebuilding.replay(self.log, self.projection, after=applied.seq, upto=walk.head)
         self.recovery = Recovery(trimmed=trimmed, last_good_seq=walk.head.seq, replayed=replayed)
 
     def _clear_mark(self) -> None:
@@ -192,7 +223,12 @@ class Store:
                 f"{self.path} is damaged{place} ({problem}); nothing was deleted, and the graph is good "
                 f"up to event {report.verified_seq if report.stream in (None, GRAPH) else 'its head'}"
             )
-        self.snapshots.drop(self.snapshots.damaged())
+        differing, unknown, bad = recorded.damage(self.log, self.snapshots)
+        self.snapshots.drop(bad)
+        for name in unknown:
+            self.snapshots.unmark(name)
+        for name, pin in differing.items():
+            self.snapshots.mark(name, pin.head, pin.snapshot, self.now())
         self.recovery = self.rebuild(self.log.head(GRAPH))
         self._db.run(_UNMARK_BROKEN)
 
@@ -231,6 +267,9 @@ class Store:
                 raise IntegrityBroken(self._broken)
             if self._depth == 0:
                 self._synced = sync
+                # Once a sync: asking the file system costs as much as a small part of a verb.
+                if (sync or self.durability == "power") and self._db.log_displaced():
+                    raise IntegrityBroken(f"{self.path}-wal was replaced, moved or deleted while it was open")
                 if self._db.begin(sync=sync):
                     self._forget()
                     if self._lock_file is None and (pid := owner(self.path)) is not None:
@@ -263,10 +302,17 @@ class Store:
                 if self._harden:
                     self._harden = False
                     self._flush_disk()
+                if self._anchor is not None:
+                    self._anchor.offer(self.log.head(GRAPH))
         finally:
             self._guard.release()
         if news and self.feed.wanted:
             self.feed.tell_after_commit()
+
+    def tell_head(self) -> None:
+        """Let the anchor know the head after this commit."""
+        if self._anchor is not None:
+            self._anchor.due = True
 
     def _flush_disk(self) -> None:
         # A synced commit flushes the whole write-ahead log, so one that changes nothing is enough.
@@ -362,7 +408,9 @@ class Store:
                 )
             at = self.now()
             row_id = self.ids.next("E")
-            previous = row_hash(previous, GRAPH, seq, at, row_id, draft.type, actor, trust, cause, body)
+            previous = row_hash(
+                previous, GRAPH, seq, at, row_id, draft.type, actor, trust, cause, body, key=self._key
+            )
             rows.append(Row(seq, at, row_id, draft.type, actor, trust, cause, body, previous))
             cause = None
         head = self.log.extend(GRAPH, rows)
@@ -462,42 +510,47 @@ class Store:
         """Keep the state of the head, and record that with its digest."""
         head, name = self.log.head(GRAPH), self.ids.next("S")
         self.projection.flush()
-        digest = self.snapshots.take(name, head, self.now())
-        body = {"snapshotId": name, "seq": head.seq, "digest": digest.hex()}
+        taken = self.snapshots.take(name, head, self.now())
+        body = {"snapshotId": name, "seq": head.seq, "digest": taken.digest.hex()}
         self.record([Draft("SnapshotTaken", body)], actor=actor, trust=trust, cause=cause)
         self.projection.set_mark("snapshot", head.seq)
         self._snapshot_due = 0
-        return Taken(name, head)
-
-    def _replay(self, upto: Head, *, after: int) -> int:
-        count = 0
-        for row in self.log.read(GRAPH, after=after, upto=upto.seq):
-            self.projection.apply(row, decode(row.body))
-            count += 1
-        self.projection.set_applied(upto)
-        return count
+        return taken
 
     def rebuild(self, upto: Head) -> Recovery:
-        """Make the projection of an event again: newest good snapshot before it, then the rest."""
-        self.projection.clear()
-        for taken in self.snapshots.before(upto.seq):
-            state = self.snapshots.read(taken.id)
-            if state is not None and self.log.hash_at(GRAPH, taken.head.seq) == taken.head.hash:
-                self.snapshots.load(state)
-                count = self._replay(upto, after=taken.head.seq)
-                return Recovery(last_good_seq=upto.seq, replayed=count, snapshot_id=taken.id)
-        return Recovery(last_good_seq=upto.seq, replayed=self._replay(upto, after=0))
+        """Make the projection of an event again: newest good snapshot before it, then the rest.
+
+        Raises:
+            IntegrityBroken: It cannot be reached any more.
+        """
+        made = rebuilding.rebuild(self.log, self.projection, self.snapshots, upto)
+        self.projection.set_mark("text", -1)
+        return made
 
     def cut(self, to: Head, *, actor: str | None, trust: str | None, reason: str) -> int:
-        """Return to an earlier event; later ones are set aside with who and why."""
-        count = self.log.head(GRAPH).seq - to.seq
-        no = self.log.abandon(GRAPH, to, at=self.now(), actor=actor, trust=trust, reason=reason)
+        """Return to an earlier event; later ones are set aside with who and why.
+
+        If the record of a compaction is among them, a new one follows: the head is then one
+        event further than ``to``.
+
+        Raises:
+            IntegrityBroken: The state of that event cannot be made any more.
+        """
+        log, start, record = self.log, self.log.start(GRAPH), self.log.start_record(GRAPH)
+        count = log.head(GRAPH).seq - max(to.seq, start.seq)
+        made = self.rebuild(to)
+        no = log.abandon(GRAPH, to, at=self.now(), actor=actor, trust=trust, reason=reason)
         self.snapshots.drop_after(to.seq)
-        self.rebuild(to)
+        for name, pin in recorded.missing(log, self.snapshots).items():
+            self.snapshots.mark(name, pin.head, pin.snapshot, self.now())
         self.projection.set_mark("cut", no)
-        self.projection.set_mark("text", -1)
         newest = self.snapshots.before(to.seq)
         self.projection.set_mark("snapshot", newest[0].head.seq if newest else 0)
+        if record > to.seq:
+            start = min(start, to)
+            log.set_start(GRAPH, start, record=0)
+            base = next((taken for taken in newest if taken.id == made.snapshot_id), None)
+            self._record_start(start, 0, base, actor=actor, trust=trust)
         self._snapshot_due = 0
         self._news = True
         return count
@@ -518,22 +571,65 @@ class Store:
         row = None if self._broken else self._db.one(_BROKEN)
         return self._broken if row is None else str(row[0])
 
+    def _record_start(
+        self, start: Head, count: int, base: Taken | None, *, actor: str | None, trust: str | None
+    ) -> None:
+        body = recorded.compaction_body(start, count, base, self.snapshots)
+        (row,) = self.record([Draft("Compacted", body)], actor=actor, trust=trust)
+        self.log.set_start(GRAPH, start, record=row.seq)
+
+    def compact(self, retain: int, *, actor: str | None, trust: str | None, cause: str | None) -> Compaction:
+        """Remove all but the newest events of the graph, after a snapshot and full verification.
+
+        Raises:
+            IntegrityBroken: Chain, snapshots or projection do not hold; nothing was removed.
+        """
+        log, start, head = self.log, self.log.start(GRAPH), self.log.head(GRAPH)
+        last = head.seq - retain
+        if last <= start.seq:
+            return Compaction(pruned=0, seq=start.seq)
+        self.projection.flush()
+        report, _ = check_chains(log, self.projection.applied(), deep=True, streams=[GRAPH])
+        if report.ok:
+            report = verify_state(self._db, log, self.snapshots, report)
+        if not report.ok:
+            raise IntegrityBroken(f"nothing was removed, because the log does not hold: {report.detail}")
+        new = Head(last, log.hash_at(GRAPH, last) or GENESIS)
+        text = self.projection.mark("text")
+        taken = self.snapshot(actor=actor, trust=trust, cause=cause)
+        count = log.prune(GRAPH, new)
+        self._record_start(new, count, taken, actor=actor, trust=trust)
+        self.snapshots.drop_before(new.seq)
+        self.projection.set_mark("text", text if text >= new.seq else -1)
+        self.projection.flush()
+        report, _ = check_chains(log, self.projection.applied(), deep=True, streams=[GRAPH])
+        if not report.ok:
+            raise IntegrityBroken(f"nothing was removed, because the rest would not hold: {report.detail}")
+        log.set_verified(GRAPH, log.head(GRAPH))
+        return Compaction(pruned=count, seq=new.seq, snapshot_id=taken.id)
+
     # ------------------------------------------------------------------ integrity
 
-    def verify(self, *, deep: bool = False) -> IntegrityReport:
+    def verify(self, *, deep: bool = False, expect_head: Head | None = None) -> IntegrityReport:
         """Check the chains from where they were last verified, or with ``deep`` everything.
 
-        A break makes the store refuse writes from then on, here and after reopening.
+        A break makes the store refuse writes from then on, here and after reopening. That an
+        expected head is not there does not: who expects it may be wrong.
         """
         self.begin_read()
         try:
             report, moved = check_chains(self.log, self.projection.applied(), deep=deep)
             if report.ok and deep:
                 report = verify_state(self._db, self.log, self.snapshots, report)
+            problem = None if expect_head is None else head_problem(self.log, expect_head)
         finally:
             self.end_read()
         if not self.read_only and self._broken is None and (moved or not report.ok):
             self._note(report, moved)
+        if report.ok and problem is not None and expect_head is not None:
+            return structs.replace(
+                report, ok=False, stream=GRAPH, first_break_seq=expect_head.seq, detail=problem
+            )
         return report
 
     def _note(self, report: IntegrityReport, moved: Mapping[str, Head]) -> None:
@@ -606,6 +702,9 @@ class Store:
                         self.rollback()
                         raise
                     self.commit()
+                if self._anchor is not None and not self._depth:
+                    self._anchor.due = True
+                    self._anchor.offer(self.head())
             except StoreError:
                 pass  # the index catches up from the log, at the next text recall
             finally:

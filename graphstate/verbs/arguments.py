@@ -9,10 +9,10 @@ from typing import Any, NoReturn
 
 from graphstate._canonical import Json, NotJson, encode
 from graphstate.errors import ErrorCode, VerbFailed, shown
-from graphstate.events import is_valid_id
+from graphstate.events import Head, is_valid_id
 
 __all__ = (
-    "choice", "embedding", "identifier", "identifiers", "json_bytes", "limit", "name", "number", "refuse",
+    "choice", "embedding", "head", "identifier", "identifiers", "json_bytes", "limit", "name", "number", "refuse",
     "tags", "text", "whole", "with_reason",
 )  # fmt: skip
 
@@ -113,6 +113,16 @@ def whole(value: object, what: str, *, least: int, most: int) -> int:
 def limit(value: object, default: int) -> int:
     """How many results are wanted: 0 to 1,000."""
     return default if value is None else whole(value, "limit", least=0, most=MAX_RESULTS)
+
+
+def head(value: object, what: str) -> Head:
+    """The end of a log, as the verb `head` says it."""
+    if not isinstance(value, str):
+        refuse(f"{what} must be text, not {type(value).__name__}")
+    try:
+        return Head.parse(value)
+    except ValueError as error:
+        refuse(f"{what}: {error}")
 
 
 def embedding(value: object) -> list[float]:

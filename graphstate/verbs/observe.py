@@ -7,13 +7,13 @@ from itertools import islice
 from typing import Any
 
 from graphstate import diagrams
-from graphstate._canonical import decode
 from graphstate.diagrams import Arrow, Box
 from graphstate.errors import Misuse, shown
 from graphstate.events import GRAPH, Row
 from graphstate.model import Changes, HistoryEntry, Metrics
 from graphstate.rendering import picture, summary
 from graphstate.store import Subscription
+from graphstate.store.stored import stored_json
 from graphstate.verbs import arguments
 from graphstate.verbs.fsm import moving_actor
 from graphstate.verbs.intuition import Intuition
@@ -29,7 +29,7 @@ _MAX_SEQ = 2**53
 
 
 def _entry(row: Row) -> HistoryEntry:
-    body = decode(row.body)
+    body = stored_json(row.body)
     return HistoryEntry(
         seq=row.seq, at=row.at, type=row.type, summary=summary(row.type, body), actor=row.actor, payload=body
     )
@@ -189,7 +189,7 @@ class Observation(Verbs):
             projection.cursor(moving_actor(self, actor)).nodes,
             Intuition.suggest(self, actor=actor),
             ready_now(self),
-            [(row.seq, decode(row.body)["value"]) for row in rewards],
+            [(row.seq, stored_json(row.body)["value"]) for row in rewards],
             len(violations(self)),
             log.head(GRAPH).seq,
         )

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from graphstate._canonical import decode, encode_text
+from graphstate._canonical import encode_text
 from graphstate.errors import ErrorCode, StoreError, VerbFailed, shown
 from graphstate.events import GRAPH, Draft, Row
 from graphstate.model import (
     Checkpoint,
     Collected,
+    Compaction,
     Edge,
     Iteration,
     Lock,
@@ -20,10 +21,12 @@ from graphstate.model import (
     Node,
     Outcome,
     Planned,
+    Recovery,
     Repair,
     Rewarded,
     Reweighted,
     Rollback,
+    Snapshot,
     Split,
     Step,
     Zone,
@@ -34,6 +37,7 @@ from graphstate.model import (
 from graphstate.policy import TRUSTED
 from graphstate.results import Fail, Ok, Result
 from graphstate.store import Store
+from graphstate.store.stored import as_stored, stored_json
 from graphstate.verbs.locks import refuse_locked
 
 __all__ = ("Verbs", "answer", "catches_up_text", "query", "synced_verb", "verb")
@@ -51,6 +55,9 @@ _RESULTS: Mapping[str, type] = {
         Step,
         Checkpoint,
         Rollback,
+        Snapshot,
+        Compaction,
+        Recovery,
         Zone,
         ZoneProposal,
         Lock,
@@ -115,9 +122,10 @@ def _answered_before(store: Store, name: str, cause: object) -> Result[Any] | No
         raise VerbFailed(
             ErrorCode.CONFLICT, f"the cause {cause!r} was used by {verb_name}, {name} needs one of its own"
         )
-    answer = decode(text)
-    cls = _RESULTS.get(answer["type"])
-    return Ok(answer["value"] if cls is None else from_json(cls, answer["value"]), repeated=True)
+    with as_stored(f"the answer to the cause {cause!r}"):
+        answer = stored_json(text)
+        cls = _RESULTS.get(answer["type"])
+        return Ok(answer["value"] if cls is None else from_json(cls, answer["value"]), repeated=True)
 
 
 def _keep_answer(store: Store, name: str, cause: str, value: Any) -> None:

@@ -211,6 +211,9 @@ class GraphMachine(RuleBasedStateMachine):
         self.checkpoints: dict[str, tuple[int, Model]] = {}
         #: denied attempts of (edge, its first event) that have an event, and that have none yet
         self.attempts: dict[tuple[str, int], list[int]] = {}
+        # The events that name checkpoints, as (number, name, where it stands), oldest first.
+        self.marks: list[tuple[int, str, tuple[int, Model]]] = []
+        self.record = 0  # the event that says where a compacted log begins
 
     def open(self) -> Adaptogen:
         return Adaptogen.open(self.path, seed=False, now=self.now)
@@ -639,6 +642,7 @@ class GraphMachine(RuleBasedStateMachine):
                 count[1] = 0
         made = self.graphs[handle].checkpoint(name).unwrap()
         self.checkpoints[name] = (made.seq, copy.deepcopy(self.model))
+        self.marks.append((made.seq + 2, name, self.checkpoints[name]))
 
     @precondition(lambda self: self.checkpoints)
     @rule(handle=HANDLES, name=NAMES)
@@ -649,7 +653,44 @@ class GraphMachine(RuleBasedStateMachine):
             seq, model = self.checkpoints[name]
             self.model = copy.deepcopy(model)
             self.checkpoints = {key: kept for key, kept in self.checkpoints.items() if kept[0] <= seq}
+            self.marks = [mark for mark in self.marks if mark[0] <= seq]
+            # A name that had moved on returns, if the snapshot of its older place is still kept.
+            older = {key: place for _, key, place in self.marks if key not in self.checkpoints}
+            for shown in self.graphs[handle].list_checkpoints():
+                if shown.name in older:
+                    assert older[shown.name][0] == shown.seq
+                    self.checkpoints[shown.name] = older[shown.name]
             assert value().seq == seq
+            if self.record > seq:
+                self.recorded(seq + 1)
+            assert self.graphs[handle].store.head().seq == max(seq, self.record)
+
+    def recorded(self, at: int) -> None:
+        """A record of where the log begins names all checkpoints again."""
+        self.record = at
+        self.marks += [(at, name, place) for name, place in self.checkpoints.items()]
+
+    @rule(handle=HANDLES, retain=st.none() | st.integers(0, 12))
+    def compact(self, handle: int, retain: int | None) -> None:
+        graph = self.graphs[handle]
+        head, start = graph.store.head().seq, graph.store.log.start("graph").seq
+        done = graph.compact(retain=retain).unwrap()
+        pruned = max(0, head - (1_000 if retain is None else retain) - start)
+        assert done.pruned == pruned
+        if pruned:
+            assert done.seq == start + pruned
+            self.marks = [mark for mark in self.marks if mark[0] > done.seq]
+            self.recorded(head + 2)
+
+    @rule(handle=HANDLES)
+    def snapshot(self, handle: int) -> None:
+        head = self.graphs[handle].store.head().seq
+        assert self.graphs[handle].snapshot().unwrap().seq == head
+
+    @rule(handle=HANDLES)
+    def rebuild(self, handle: int) -> None:
+        head = self.graphs[handle].store.head().seq
+        assert self.graphs[handle].rebuild().unwrap().last_good_seq == head
 
     @rule(handle=HANDLES, id=NODES, way=st.sampled_from(["good", "failing verb", "exception"]))
     def unit(self, handle: int, id: str, way: str) -> None:

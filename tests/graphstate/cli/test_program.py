@@ -457,3 +457,35 @@ def test_every_command_tells_of_a_full_disk(
     assert capsys.readouterr().err == "adaptogen: standard output: No space left on device\n"
     with Adaptogen.open(path, seed=False) as graph:
         assert graph.verify_integrity(deep=True).ok
+
+
+def test_a_keyed_graph_needs_the_file_of_its_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key, path = tmp_path / "key", str(tmp_path / "keyed.db")
+    key.write_bytes(b"thirty-two bytes nobody may see!")
+    assert main(["remember", "a", "--db", path, "--key-file", str(key)]) == 0
+    assert main(["verify", "--deep", "--db", path, "--key-file", str(key)]) == 0
+    capsys.readouterr()
+    assert main(["get", "a", "--db", path]) == 1
+    answer = decode(capsys.readouterr().out)
+    assert (answer["code"], answer["hint"]) == ("WrongKey", "name its key with --key-file")
+    key.write_bytes(b"another key of thirty-two bytes!")
+    assert main(["get", "a", "--db", path, "--key-file", str(key)]) == 1
+    key.write_bytes(b"short")
+    assert main(["get", "a", "--db", path, "--key-file", str(key)]) == 2
+    assert main(["get", "a", "--db", path, "--key-file", str(tmp_path / "missing")]) == 2
+    out, err = capsys.readouterr()
+    assert "nobody" not in out + err
+    assert "a key has 16 to 4096 bytes" in err
+
+
+def test_head_verify_and_compact_work_together(run: Run) -> None:
+    code, head, _ = run("head", "--json")
+    assert code == 0
+    kept = f"{head['seq']}:{head['hash']}"
+    assert run("head")[1] == f"{kept}\n"
+    assert run("verify", "--expect-head", kept)[0] == 0
+    assert run("compact", "0", "--json")[1]["pruned"] == head["seq"]
+    assert run("compact", "0", "--json")[1]["pruned"] == 2
+    code, report, _ = run("verify", "--expect-head", kept)
+    assert (code, report["ok"]) == (1, False)
+    assert "removed by a compaction" in report["detail"]
