@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from graphstate._canonical import Json
 from graphstate.errors import GuardError
@@ -28,13 +29,15 @@ class Evaluation(NamedTuple):
     exhausted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """A compiled guard. Equal to another one of the same text."""
+class Guard(Struct, frozen=True, eq=False):
+    """A compiled guard. Made by `compile_guard`; unchangeable, so that threads may share it."""
 
     text: str
-    _run: Condition = field(repr=False, compare=False)
-    _nodes: int = field(repr=False, compare=False)
+    _run: Condition
+    _nodes: int
+
+    def __repr__(self) -> str:
+        return f"compile_guard({self.text!r})"
 
     def evaluate(self, context: Mapping[str, Json], *, budget: int = GUARD_BUDGET) -> Evaluation:
         """Return whether the context passes. Never raises; what cannot be evaluated does not pass.
@@ -58,10 +61,9 @@ class Guard:
         meter = [budget - self._nodes]
         if meter[0] < 0:
             return Evaluation(False, max(budget, 0), True)
-        if type(context) is not dict and not isinstance(context, Mapping):
-            context = {}
         try:
-            passed = self._run(context, meter)
+            known = context if type(context) is dict or isinstance(context, Mapping) else {}
+            passed = self._run(known, meter)
         except Exhausted:
             return Evaluation(False, max(budget, 0), True)
         except RecursionError:

@@ -23,6 +23,7 @@ from graphstate.guards.values import (
     Meter,
     contains,
     equal,
+    is_partial,
     member,
     ordered,
     settled,
@@ -230,8 +231,10 @@ def _number(text: str, at: int) -> int | float:
 def _text(quoted: str, at: int) -> str:
     def plain(match: re.Match[str]) -> str:
         if match[1] not in _ESCAPES:
-            known = "\\\\, \\', \\\", \\n, \\r, \\t"
-            raise GuardError(f"unknown escape {match[0]}, expected {known}", position=at + 1 + match.start())
+            problem = f"unknown escape: a backslash before {shown(match[1])}"
+            raise GuardError(
+                f"{problem}, expected \\\\, \\', \\\", \\n, \\r or \\t", position=at + 1 + match.start()
+            )
         return _ESCAPES[match[1]]
 
     return re.sub(_ESCAPE, plain, quoted[1:-1]) if "\\" in quoted else quoted[1:-1]
@@ -360,6 +363,8 @@ def _with_constant(sign: str, left: Run, value: Json) -> Condition:
 
     def differs(context: Context, meter: Meter) -> bool:
         found = left(context, meter)
-        return found is not MISSING and not (type(found) in kinds and found == value)
+        if type(found) in kinds:
+            return bool(found != value)
+        return not is_partial(found)
 
     return is_same if sign == "==" else differs

@@ -7,7 +7,7 @@ comparison is ever called on a value.
 Work is counted in units, so that a guard ends after the same work on every machine:
 
 - one for each member of a list that is looked at for a value,
-- four for comparing two lists or two objects, and one for each member and each key of both,
+- eight for comparing two lists or two objects, and one for each member and each key of both,
 - one for each 64 characters of what is compared, and of a text that is searched,
 - one for each 1,024 pairs of characters of a text and one looked for in it: texts can be made
   so that the search takes that many steps.
@@ -22,12 +22,16 @@ from typing import Any, Final, TypeAlias
 from graphstate._canonical import MAX_INT_DIGITS, Json
 
 __all__ = (
+    "CHARACTERS_PER_UNIT",
     "MISSING",
+    "PAIRS_PER_UNIT",
+    "PER_PAIR",
     "Exhausted",
     "Listed",
     "Meter",
     "contains",
     "equal",
+    "is_partial",
     "member",
     "ordered",
     "settled",
@@ -38,12 +42,14 @@ __all__ = (
 #: What is left to spend, in one place that all parts of a guard share.
 Meter: TypeAlias = list[int]
 
+#: compared, or searched for another text
 CHARACTERS_PER_UNIT = 64
+#: of a text and one that is looked for in it
 PAIRS_PER_UNIT = 1_024
 #: for two lists or two objects, before their members
-_PER_PAIR = 4
+PER_PAIR = 8
 _BITS_PER_UNIT = 8 * CHARACTERS_PER_UNIT
-_MAX_BITS = (10**MAX_INT_DIGITS - 1).bit_length()
+_MAX_INT = 10**MAX_INT_DIGITS
 
 
 class Exhausted(Exception):
@@ -68,7 +74,12 @@ class Listed(list[Json]):
     def __init__(self, members: list[Json]) -> None:
         super().__init__(members)
         #: a member is missing, so comparing the whole is false
-        self.partial: bool = any(m is MISSING or (type(m) is Listed and m.partial) for m in members)
+        self.partial = any(map(is_partial, members))
+
+
+def is_partial(value: Json) -> bool:
+    """Whether a value is missing, or a list written in the guard with a member that is."""
+    return value is MISSING or (type(value) is Listed and value.partial)
 
 
 _NUMBER: Final = float
@@ -80,6 +91,7 @@ _SHAPES: dict[type, type] = {
 _KINDS: dict[type, tuple[type, ...]] = {
     str: (str,), bool: (bool,), type(None): (type(None),), int: (int, float), float: (int, float),
 }  # fmt: skip
+#: of these every value is JSON (or missing), and exactly what it seems
 _OWN = frozenset({str, bool, type(None), dict, list, tuple, _Missing})
 
 
@@ -100,7 +112,7 @@ def settled(value: Json) -> Json:
     if kind in _OWN:
         return value
     if kind is int:
-        return value if value.bit_length() <= _MAX_BITS else MISSING
+        return value if -_MAX_INT < value < _MAX_INT else MISSING
     if kind is float:
         return value if math.isfinite(value) else MISSING
     if issubclass(kind, (dict, list, tuple)):
@@ -131,11 +143,7 @@ def _spend(meter: Meter, units: int) -> None:
 
 def equal(left: Json, right: Json, meter: Meter) -> bool | None:
     """Compare as JSON, by value and without coercion; None if a part is missing."""
-    if left is MISSING or right is MISSING:
-        return None
-    if (type(left) is Listed and left.partial) or (type(right) is Listed and right.partial):
-        return None
-    return _same(left, right, meter)
+    return None if is_partial(left) or is_partial(right) else _same(left, right, meter)
 
 
 def _same(left: Json, right: Json, meter: Meter) -> bool:
@@ -160,14 +168,14 @@ _Pairs: TypeAlias = list[tuple[Json, Json]]
 
 def _pair_members(a: list[Json], b: list[Json], todo: _Pairs, meter: Meter) -> bool:
     """Put the members of two lists of one length beside each other."""
-    _spend(meter, _PER_PAIR + 2 * len(a))
+    _spend(meter, PER_PAIR + 2 * len(a))
     todo.extend(zip(a, b, strict=True))
     return True
 
 
 def _pair_values(a: dict[str, Json], b: dict[str, Json], todo: _Pairs, meter: Meter) -> bool:
     """Put the values of two objects beside each other; False if they differ in a key."""
-    _spend(meter, _PER_PAIR + 4 * len(a))
+    _spend(meter, PER_PAIR + 4 * len(a))
     for key, value in a.items():
         if type(key) is not str or key not in b:
             return False

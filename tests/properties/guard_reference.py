@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 from lark import Lark, Token, Tree
@@ -162,5 +163,9 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         both = isinstance(a, Written) and isinstance(b, Written)
         return not both and len(a) == len(b) and all(map(same, a, b))
-    alike = [is_number, lambda item: isinstance(item, str), lambda item: item is None]
+    alike: list[Callable[[Any], bool]] = [
+        is_number,
+        lambda item: isinstance(item, str),
+        lambda item: item is None,
+    ]
     return any(is_one(a) and is_one(b) for is_one in alike) and bool(a == b)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from tests.properties import guard_reference
 from tests.strategies import guard_contexts, guard_texts, guards
 
 FULL = os.environ.get("RELIABILITY") == "full"
+pytestmark = pytest.mark.timeout(1_800 if FULL else 120)
 many = settings(
     max_examples=10_000 if FULL else 300, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
