@@ -7,6 +7,7 @@ from typing import Any
 
 from graphstate.errors import HINTS
 from graphstate.guards import guide
+from graphstate.policy import GUIDE
 from graphstate.tunables import TUNABLES
 from graphstate.verbs.durability import Durability
 from graphstate.verbs.fsm import Moving
@@ -63,6 +64,16 @@ _PATTERNS: Mapping[str, tuple[str, ...]] = {
         'graph.reward(1, edge_id=edge.id, cause="run-7/reward")',
         'graph.reward(1, edge_id=edge.id, cause="run-7/reward").repeated  # True, and credited once',
     ),
+    "policy": (
+        'graph.link("s0", "s1", id="ship", guard="vars.approved == true", enforcement="hard")',
+        'graph.transition(edge_id="ship").value.trace.reasons  # denied: guard failed',
+        'graph.transition(edge_id="ship", vars={"approved": True}).value.applied  # True',
+    ),
+    "zones": (
+        'graph.derive_zone("s0", "toKind == \'state\'", ratify=True, name="known", intra="off")',
+        'graph.lock_policy("zone", "known", reason="reviewed")',
+        "graph.legal_moves()",
+    ),
     "several_verbs_in_one_commit": (
         "with graph.unit():",
         '    graph.remember("a")',
@@ -84,6 +95,8 @@ def describe() -> dict[str, Any]:
         "errorCodes": [str(code) for code in HINTS],
         "errorHints": {str(code): hint for code, hint in HINTS.items()},
         "guardDSL": guide(),
+        "enforcement": dict(GUIDE["enforcement"]),
+        "zones": dict(GUIDE["zones"]),
         "tunables": {
             key: {"default": row.default, "accepted": row.accepted, "meaning": row.meaning}
             for key, row in TUNABLES.items()

@@ -33,7 +33,7 @@ from graphstate._canonical import Json, encode
 from graphstate.model import Edge, Enforcement, Trace
 
 __all__ = (
-    "ALLOWED", "GOVERNED", "TRUSTED", "Counts", "Decision", "Fence", "GuardReport", "Rule", "crosses", "decide",
+    "ALLOWED", "GOVERNED", "GUIDE", "TRUSTED", "Counts", "Decision", "Fence", "GuardReport", "Rule", "crosses", "decide",
     "digest", "escalation", "settled",
 )  # fmt: skip
 
@@ -97,6 +97,27 @@ class Decision(NamedTuple):
 
 
 ALLOWED = Decision(Trace())
+
+#: How the policy works, as `describe()` shows it.
+GUIDE: Mapping[str, Mapping[str, str]] = {
+    "enforcement": {
+        "off": "allowed, with a note in the trace's reasons",
+        "soft": "allowed, warned about and counted; hardens at escalationThreshold violations",
+        "hard": "denied: the cursor stays, the attempt is recorded, the trace's code is HardBlocked",
+        "guard": "mode of a failed guard: learned hardening, else the edge's, else defaultEnforcement",
+        "precedence": "the strictest objection decides; on a tie guard, then boundary, then intra",
+        "gate": "off on an edge lifts zones too, locked zones only if the edge is locked; soft and hard do not",
+        "learning": "what was learned relaxes after demotionCleanRuns clean moves in a row, or when the rule "
+        "is set; what the author set never relaxes; a locked rule does not learn",
+        "locks": "models, tools and imports cannot change, remove, replace or roll back what is locked",
+    },
+    "zones": {
+        "boundary": "mode of a move with one end among the members",
+        "intra": "mode of a move between two members",
+        "overlap": "every zone touched has its say, the strictest decides",
+        "derive_zone": "finds the reachable nodes that satisfy a predicate; defines a zone only with ratify",
+    },
+}
 
 
 class _Objection(NamedTuple):

@@ -64,7 +64,7 @@ def test_the_manifest_is_json_and_fresh() -> None:
     manifest["verbs"].clear()
     assert describe()["verbs"]
     assert set(manifest) == {
-        "name", "summary", "verbs", "errorCodes", "errorHints", "guardDSL", "tunables", "patterns",
+        "name", "summary", "verbs", "errorCodes", "errorHints", "guardDSL", "enforcement", "zones", "tunables", "patterns",
     }  # fmt: skip
 
 
