@@ -158,6 +158,16 @@ _PATTERNS: Mapping[str, tuple[str, ...]] = {
         'graph.reward(1, edge_id=edge.id, cause="run-7/reward")',
         'graph.reward(1, edge_id=edge.id, cause="run-7/reward").repeated  # True, and credited once',
     ),
+    "policy": (
+        'graph.link("s0", "s1", id="ship", guard="vars.approved == true", enforcement="hard")',
+        'graph.transition(edge_id="ship").value.trace.reasons  # denied: guard failed',
+        'graph.transition(edge_id="ship", vars={"approved": True}).value.applied  # True',
+    ),
+    "zones_that_stay": (
+        'graph.derive_zone("s0", "toKind == \'state\'", ratify=True, name="known", intra="off")',
+        'graph.lock_policy("zone", "known", reason="reviewed")',
+        "graph.legal_moves()",
+    ),
     "several_verbs_in_one_commit": (
         "with graph.unit():",
         '    graph.remember("a")',

@@ -33,13 +33,12 @@ from graphstate._canonical import Json, encode
 from graphstate.model import Edge, Enforcement, Trace
 
 __all__ = (
-    "ALLOWED", "GOVERNED", "TRUSTED", "Counts", "Decision", "Fence", "GuardReport", "Rule", "crosses", "decide",
-    "digest", "escalation", "settled",
+    "ALLOWED", "TRUSTED", "Counts", "Decision", "Fence", "GuardReport", "Rule", "crosses", "decide",
+    "digest", "escalation", "settled", "speaks",
 )  # fmt: skip
 
 #: Who may lock, unlock and change what is locked; everybody else is bound.
 TRUSTED = ("developer", "person")
-GOVERNED = ("model", "tool", "import")
 
 RuleScope: TypeAlias = Literal["edge", "zone-intra", "zone-boundary"]
 _STRICTNESS: Mapping[Enforcement, int] = {"off": 0, "soft": 1, "hard": 2}
@@ -126,7 +125,7 @@ def decide(
         locked: The edge is locked.
     """
     left, entered, shared = _sides(source, target)
-    if guard is None and not left and not entered and not any(map(_speaks, shared)):
+    if guard is None and not left and not entered and not any(map(speaks, shared)):
         return ALLOWED
     gate = edge.enforcement == "off"
     found: list[_Objection] = []
@@ -175,7 +174,7 @@ def _learning(edge: Edge, fences: Iterable[Fence], locked: bool) -> set[Rule]:
     return rules
 
 
-def _speaks(fence: Fence) -> bool:
+def speaks(fence: Fence) -> bool:
     """Say whether a zone has a say, or something to unlearn, in a move inside it."""
     return fence.intra != "off" or fence.learned_intra is not None or fence.learned_boundary is not None
 

@@ -13,7 +13,17 @@ from graphstate._canonical import Json
 from graphstate.errors import GuardError
 from graphstate.guards import GUARD_BUDGET, compile_guard
 from graphstate.model import Edge, Node
-from graphstate.policy import ALLOWED, Counts, Decision, GuardReport, Rule, decide, escalation, settled
+from graphstate.policy import (
+    ALLOWED,
+    Counts,
+    Decision,
+    GuardReport,
+    Rule,
+    decide,
+    escalation,
+    settled,
+    speaks,
+)
 from graphstate.store.projection import Projection
 
 __all__ = ("VERB_BUDGET", "Judge", "target_context")
@@ -44,7 +54,7 @@ class Judge:
         if edge.guard is None and not policies.fences():
             return ALLOWED
         source, target = policies.zones_of(edge.src), policies.zones_of(edge.dst)
-        if edge.guard is None and not source and not target:
+        if edge.guard is None and source == target and not any(map(speaks, source)):
             return ALLOWED
         decision = decide(
             edge,

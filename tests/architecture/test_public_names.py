@@ -34,6 +34,7 @@ BY_POSITION = {
     "path",
     "to",
     "done",
+    "predicate",
     "initial",
     "default",
     "metadata",
@@ -61,6 +62,7 @@ SIGNATURES = {
     "VerbFailed": {"details"},
     "FrameBuffer.wait": {"wake"},
     "tee": {"count"},
+    **{f"{name}.{verb}_policy": {"id"} for name in ("Adaptogen", "DState") for verb in ("lock", "unlock")},
 }
 
 DOTTED_NAME = re.compile(r"[│├└─ ]*([A-Z]\w+)(?: \(([\w., ]+)\))?(?:\s|$)")

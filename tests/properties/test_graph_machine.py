@@ -45,6 +45,8 @@ MODES = st.sampled_from(["off", "soft", "soft", "hard"])
 GUARDS = st.sampled_from([None, None, "vars.ok == true", "stat.visits < 2"])
 ZONES = st.sampled_from(["y", "z"])
 OK = st.booleans()
+#: Clean moves (+) and violations (-) in a row: harden, relax, insist.
+PATTERNS = st.sampled_from(["+", "-", "--", "++", "--++-", "--+-+++", "-+-", "--" + "-" * 12])
 #: Set at the start of every program.
 ESCALATION, DEMOTION = 2, 2
 RECORDED_A_MINUTE = 10
@@ -542,13 +544,8 @@ class GraphMachine(RuleBasedStateMachine):
                 applied = self.take("developer", edge, src, to, ok)
                 assert (outcome.applied, outcome.edge_id, outcome.from_) == (applied, edge, src)
 
-    @rule(
-        handle=HANDLES,
-        data=st.data(),
-        oks=st.lists(OK, min_size=1, max_size=5),
-        times=st.sampled_from([1, 1, 6]),
-    )
-    def go_again(self, handle: int, data: st.DataObject, oks: list[bool], times: int) -> None:
+    @rule(handle=HANDLES, data=st.data(), pattern=PATTERNS)
+    def go_again(self, handle: int, data: st.DataObject, pattern: str) -> None:
         """Along one edge, from its start each time: violations and clean moves in a row."""
         model = self.model
         walkable = [
@@ -558,9 +555,11 @@ class GraphMachine(RuleBasedStateMachine):
         ]
         if not walkable:
             return
-        edge = data.draw(st.sampled_from(walkable))
+        telling = [name for name in walkable if model.edges[name]["guard"] == "vars.ok == true"]
+        edge = data.draw(st.sampled_from(walkable + 3 * telling))
         src, to = model.edges[edge]["src"], model.edges[edge]["dst"]
-        for ok in oks * times:
+        for letter in pattern:
+            ok = letter == "+"
             self.set_cursor(handle, [src], "developer")
             outcome = self.graphs[handle].transition(edge_id=edge, vars={"ok": ok}).unwrap()
             assert outcome.applied == self.take("developer", edge, src, to, ok)
