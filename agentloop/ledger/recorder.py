@@ -115,17 +115,14 @@ class Recorder:
             return
         if self._busy:
             raise LedgerUnavailable(self.run, "the store has not answered an earlier append")
-        self._busy = True
-        try:
-            self._append(self._store, sync)
-        finally:
-            self._busy = False
-
-    def _append(self, store: LedgerStore, sync: bool) -> None:
         # Copies, entries first: what another thread records meanwhile stays for the next flush,
         # and no entry goes without its blobs.
         entries, blobs = self._pending[:], self._blobs.copy()
-        store.append(self.run, entries, expected=self._flushed, sync=sync, blobs=blobs)
+        self._busy = True
+        try:
+            self._store.append(self.run, entries, expected=self._flushed, sync=sync, blobs=blobs)
+        finally:
+            self._busy = False
         del self._pending[: len(entries)]
         for digest in blobs:
             del self._blobs[digest]
