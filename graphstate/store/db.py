@@ -57,6 +57,9 @@ class Database(Protocol):
     def begin_read(self) -> bool:
         """Start a reading transaction, one moment until it ends, and say the same."""
 
+    def wrote(self) -> bool:
+        """Say whether the open writing transaction changed a row, as far as that is known."""
+
     def commit(self) -> None:
         """Commit."""
 
@@ -122,6 +125,7 @@ class SqliteDatabase:
         self._cursor = self._connection.cursor()
         # What the two change counters said last: of writing and of reading transactions.
         self._written = self._read = -1
+        self._changes = 0  # rows ever changed, when the open transaction began
         self._raised = self._closed = False
         # SQLite compares device and inode, and writes its answer into this integer.
         self._has_moved, self._answer = apsw.SQLITE_FCNTL_HAS_MOVED, array("i", [0])
@@ -224,6 +228,7 @@ class SqliteDatabase:
         except BaseException:
             self._ended()
             raise
+        self._changes = self._connection.total_changes()
         # The pager's own counter, read without a statement; our commits count too, see _ended.
         return not self._in_memory and self._connection.data_version() != self._written
 
@@ -234,12 +239,17 @@ class SqliteDatabase:
         self._read = version
         return moved
 
+    def wrote(self) -> bool:
+        # After some errors SQLite has already rolled back; then nobody knows what it was.
+        connection = self._connection
+        return not connection.in_transaction or connection.total_changes() != self._changes
+
     def commit(self) -> None:
         self.run("COMMIT")
         self._ended()
 
     def rollback(self) -> None:
-        # After some errors SQLite has already rolled back; a second rollback would be an error.
+        # A second rollback would be an error.
         if not self._closed and self._connection.in_transaction:
             self.run("ROLLBACK")
         self._ended()

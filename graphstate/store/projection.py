@@ -16,6 +16,7 @@ from graphstate._canonical import Json, decode, encode_text
 from graphstate.events import GENESIS, Head, Row
 from graphstate.model import Edge, Node, Stat
 from graphstate.store.db import Database, SqlValue
+from graphstate.store.dependencies import Dependencies
 from graphstate.store.schema import GRAPH_NO, SHIFT
 from graphstate.tunables import DEFAULTS
 
@@ -168,6 +169,8 @@ class Projection:
 
     def __init__(self, db: Database) -> None:
         self._db = db
+        #: edges by their ends, and whether one more dependency would close a circle
+        self.dependencies = Dependencies(db)
         self._fold: Mapping[str, Callable[[Row, dict[str, Json]], None]] = {
             "NodeUpserted": self._node_upserted,
             "NodeStatusChanged": self._node_status_changed,
@@ -193,6 +196,7 @@ class Projection:
         # Not written yet: values of `state`, and the keys of changed statistics.
         self._unwritten: dict[str, str] = {}
         self._changed: dict[int, StatState] = {}
+        self.dependencies.forget()
 
     def flush(self) -> None:
         """Write what changed in memory. The caller commits."""
@@ -202,6 +206,10 @@ class Projection:
         if self._changed:
             self._put(_STAT_PUTS, [stat.values() for stat in self._changed.values()])
             self._changed = {}
+
+    def is_ahead(self) -> bool:
+        """Say whether memory holds changes that no table has yet."""
+        return bool(self._unwritten or self._changed)
 
     def _put(self, statements: Sequence[str], rows: Sequence[tuple[SqlValue, ...]]) -> None:
         if len(rows) <= len(statements):
@@ -321,9 +329,11 @@ class Projection:
         edge_id, src, dst, kind = body["id"], body["src"], body["dst"], body["kind"]
         label, guard, enforcement, weight = body["label"], body["guard"], body["enforcement"], body["weight"]
         values = (src, dst, kind, label, guard, enforcement, float(weight))
-        old = self._db.one("SELECT src, dst, no FROM edge WHERE id = ?", (edge_id,))
+        old = self._db.one("SELECT src, dst, no, kind FROM edge WHERE id = ?", (edge_id,))
         if old is not None:
             self._db.run(_EDGE_UPDATE, (*values, row.seq, edge_id))
+            self.dependencies.removed(old[0], old[1], old[3])
+            self.dependencies.added(src, dst, kind)
             self._edges.pop(edge_id, None)
             self._out.pop(old[0], None)
             self._out.pop(src, None)
@@ -332,14 +342,16 @@ class Projection:
             return
         new = self._db.one(_EDGE_INSERT, (edge_id, *values, row.seq, row.seq))
         assert new is not None
+        self.dependencies.added(src, dst, kind)
         edge = self._edges[edge_id] = _edge((edge_id, *values, 0.0, 1, row.seq, row.seq))
         self._stats["edge"][edge_id] = StatState(2 * new[0] + 1)
         if kind == "transition" and src in self._out:
             self._out[src] += (edge,)
 
     def _edge_removed(self, row: Row, body: dict[str, Json]) -> None:
-        old = self._db.one("DELETE FROM edge WHERE id = ? RETURNING src, no", (body["id"],))
+        old = self._db.one("DELETE FROM edge WHERE id = ? RETURNING src, no, dst, kind", (body["id"],))
         if old is not None:
+            self.dependencies.removed(old[0], old[2], old[3])
             self._out.pop(old[0], None)
             self._edges.pop(body["id"], None)
             self._drop_stat(body["id"], 2 * old[1] + 1)
@@ -500,23 +512,9 @@ class Projection:
                 edge = self._edges[id] = _edge(row)
         return edge
 
-    def out_ids(self, node: str, kind: str) -> list[str]:
-        """Return where the edges of a kind lead from a node."""
-        rows = self._db.all("SELECT dst FROM edge WHERE src = ? AND kind = ? ORDER BY no", (node, kind))
-        return [dst for (dst,) in rows]
-
-    def in_ids(self, node: str, kind: str) -> list[str]:
-        """Return where the edges of a kind come from."""
-        rows = self._db.all("SELECT src FROM edge WHERE dst = ? AND kind = ? ORDER BY no", (node, kind))
-        return [src for (src,) in rows]
-
     def node_ids(self) -> list[str]:
         """Return the ids of all nodes, sorted."""
         return [node for (node,) in self._db.all("SELECT id FROM node ORDER BY id")]
-
-    def edges(self, kind: str) -> list[tuple[str, str]]:
-        """Return (src, dst) of all edges of a kind."""
-        return self._db.all("SELECT src, dst FROM edge WHERE kind = ? ORDER BY no", (kind,))
 
     def ready(self, done: Sequence[str]) -> list[str]:
         """Return the active nodes not in ``done`` whose prerequisites all are, sorted."""

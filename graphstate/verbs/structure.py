@@ -104,7 +104,7 @@ class Structure(Verbs):
     def topo(self) -> Topology:
         """Return all nodes, prerequisites first."""
         nodes = self.store.projection.node_ids()
-        order = algorithms.topological_order(nodes, self.store.projection.edges("dependency"))
+        order = algorithms.topological_order(nodes, self.store.projection.dependencies.edges("dependency"))
         return Topology(order=tuple(order), cyclic=len(order) < len(nodes))
 
     @query
@@ -147,7 +147,8 @@ def known_edge(store: Store, edge_id: object) -> Edge:
 
 def _closure(store: Store, start: str, kind: str, *, forward: bool) -> list[str]:
     arguments.choice(kind, "kind", EDGE_KINDS)
-    step = store.projection.out_ids if forward else store.projection.in_ids
+    edges = store.projection.dependencies
+    step = edges.out_ids if forward else edges.in_ids
     return sorted(algorithms.closure(arguments.identifier(start, "node id"), lambda node: step(node, kind)))
 
 
@@ -189,21 +190,7 @@ def _link(
 
 
 def _refuse_cycle(store: Store, src: str, dst: str, *, without: Edge | None) -> None:
-    out, back = store.projection.out_ids, store.projection.in_ids
-
-    def ahead(node: str) -> list[str]:
-        others = out(node, "dependency")
-        if without is not None and without.kind == "dependency" and node == without.src:
-            others.remove(without.dst)
-        return others
-
-    def behind(node: str) -> list[str]:
-        others = back(node, "dependency")
-        if without is not None and without.kind == "dependency" and node == without.dst:
-            others.remove(without.src)
-        return others
-
-    path = algorithms.find_path(dst, src, ahead, behind)
+    path = store.projection.dependencies.path(dst, src, without=without)
     if path is not None:
         cycle = [src, *path]
         refuse(
