@@ -127,20 +127,20 @@ def test_a_graph_answers_the_same_from_memory_and_from_its_tables(
         dependencies.load()
         known: dict[str, tuple[str, str]] = {}
         for way, (src, dst), number in steps:
-            id = f"e{number}"
+            name = f"e{number}"
             if way == "remove":
-                assert graph.unlink(id).ok == (known.pop(id, None) is not None)
-            elif way == "turn" or id not in known:
-                oracle = nx.DiGraph(edge for name, edge in known.items() if name != id)
+                assert graph.unlink(name).ok == (known.pop(name, None) is not None)
+            elif way == "turn" or name not in known:
+                oracle = nx.DiGraph(edge for other, edge in known.items() if other != name)
                 oracle.add_nodes_from(NAMES)
-                answer = graph.link(src, dst, id=id, kind="dependency", upsert=True)
+                answer = graph.link(src, dst, id=name, kind="dependency", upsert=True)
                 assert answer.ok == (not nx.has_path(oracle, dst, src))
                 if isinstance(answer, Fail):
                     cycle = answer.details["cycle"]
                     assert cycle[0] == src
                     is_a_path(cycle[1:], dst, src, oracle)
                 else:
-                    known[id] = (src, dst)
+                    known[name] = (src, dst)
             order = dependencies.ordering
             assert order is not None, "a refusal must not drop the order"
             place = {node: index for index, node in enumerate(order)}
