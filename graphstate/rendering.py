@@ -40,7 +40,7 @@ def picture(
     cursor: Sequence[str],
     moves: Sequence[Suggestion],
     ready: Sequence[str],
-    rewards: Iterable[tuple[int, Json]],
+    rewards: Iterable[Sequence[Json]],
     seq: int,
 ) -> str:
     """Return where the cursor stands, where it can go, and what was learned last.

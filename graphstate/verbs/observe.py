@@ -90,12 +90,11 @@ class Observation(Verbs):
         Ready are the nodes whose prerequisites have all been visited, less the visited ones.
         """
         projection, log = self.store.projection, self.store.log
-        rewards = log.recent(GRAPH, from_seq=1, limit=3, type="RewardApplied", node=None, edge=None)
         return picture(
             projection.cursor(moving_actor(self, actor)).nodes,
             Intuition.suggest(self, actor=actor),
             projection.ready(projection.visited()),
-            [(row.seq, decode(row.body)["value"]) for row in rewards],
+            projection.rewards(),
             log.head(GRAPH).seq,
         )
 
