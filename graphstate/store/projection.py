@@ -202,6 +202,7 @@ class Projection:
         self._stats: dict[str, dict[str, StatState]] = {"edge": {}, "node": {}}
         self._status: dict[str, str] = {}
         self._tunables: dict[str, Json] | None = None
+        self._rewards: list[list[Json]] | None = None
         # Not written yet: values of `state`, and the keys of changed statistics.
         self._unwritten: dict[str, str] = {}
         self._changed: dict[int, StatState] = {}
@@ -393,8 +394,8 @@ class Projection:
     def _reward_applied(self, row: Row, body: dict[str, Json]) -> None:
         value, alpha, actor = float(body["value"]), float(body["alpha"]), row.actor or ""
         moves = self.cursor(actor).moves
-        kept = [*self.rewards(), [row.seq, body["value"]]][-REWARDS:]
-        self._unwritten["rewards"] = encode_text(kept)
+        self._rewards = [*self.rewards(), [row.seq, body["value"]]][-REWARDS:]
+        self._unwritten["rewards"] = encode_text(self._rewards)
         for scope in body["scopes"]:
             stat = self._touch(scope["kind"], scope["id"], row.seq)
             if stat is None:
@@ -501,8 +502,9 @@ class Projection:
 
     def rewards(self) -> list[list[Json]]:
         """Return (event, value) of the last rewards of all actors, oldest first, at most `REWARDS`."""
-        kept: list[list[Json]] = decode(self._state("rewards") or "[]")
-        return kept
+        if self._rewards is None:
+            self._rewards = decode(self._state("rewards") or "[]")
+        return self._rewards
 
     def tunables(self) -> Mapping[str, Json]:
         """Return every tunable, stored ones over defaults."""
