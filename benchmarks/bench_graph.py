@@ -56,8 +56,11 @@ class Floor:
         self._hash = hashlib.sha256(
             self._hash + f"{self._seq} {type} {at} ".encode() + text.encode()
         ).digest()
+        self._write((self._seq, at, type, text, self._hash))
+
+    def _write(self, values: tuple[object, ...]) -> None:
         self._db.execute("BEGIN IMMEDIATE")
-        self._db.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?)", (self._seq, at, type, text, self._hash))
+        self._db.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?)", values)
         self._db.execute("COMMIT")
 
     def suggest(self) -> list[tuple[float, str, str]]:
