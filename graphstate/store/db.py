@@ -263,7 +263,8 @@ class SqliteDatabase:
     def _ended(self) -> None:
         if self._closed:
             return
-        self._written = self._connection.data_version()
+        if not self._in_memory:
+            self._written = self._connection.data_version()
         if self._raised:
             self._raised = False
             self.run("PRAGMA synchronous=NORMAL")

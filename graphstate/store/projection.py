@@ -8,7 +8,8 @@ so that a step reads no table. Cursors and statistics change there first and are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 from graphstate import scoring
@@ -210,19 +211,19 @@ class Projection:
     def flush(self) -> None:
         """Write what changed in memory. The caller commits."""
         if self._unwritten:
-            self._put(_STATE_PUTS, list(self._unwritten.items()))
+            self._put(_STATE_PUTS, self._unwritten.items())
             self._unwritten = {}
         if self._changed:
-            self._put(_STAT_PUTS, [stat.values() for stat in self._changed.values()])
+            self._put(_STAT_PUTS, list(map(StatState.values, self._changed.values())))
             self._changed = {}
 
     def is_ahead(self) -> bool:
         """Say whether memory holds changes that no table has yet."""
         return bool(self._unwritten or self._changed)
 
-    def _put(self, statements: Sequence[str], rows: Sequence[tuple[SqlValue, ...]]) -> None:
+    def _put(self, statements: Sequence[str], rows: Collection[tuple[SqlValue, ...]]) -> None:
         if len(rows) <= len(statements):
-            self._db.run(statements[len(rows) - 1], [value for row in rows for value in row])
+            self._db.run(statements[len(rows) - 1], [*chain.from_iterable(rows)])
         else:
             self._db.many(statements[0], rows)
 
@@ -372,8 +373,10 @@ class Projection:
     def _transition_taken(self, row: Row, body: dict[str, Json]) -> None:
         actor, origin, to, edge = row.actor or "", body["from"], body["to"], body["edgeId"]
         state = self.cursor(actor)
-        nodes = tuple(node for node in state.nodes if node != origin or node == to)
         moves = state.moves + 1
+        nodes: tuple[str, ...] = ()
+        if state.nodes != (origin,):  # several heads: the others stay
+            nodes = tuple(node for node in state.nodes if node != origin or node == to)
         self._put_cursor(actor, nodes if to in nodes else (*nodes, to), moves)
         self._unwritten[f"trail/{actor}/{moves % TRAIL}"] = f'{{"edge":"{edge}","move":{moves},"to":"{to}"}}'
         for kind, scope in (("edge", edge), ("node", to)):
