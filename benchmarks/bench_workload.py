@@ -1,6 +1,6 @@
 """A graph's whole life at four sizes, and reads after a thousand and after a million events.
 
-    python benchmarks/bench_workload.py [--quick] [sizes|events]
+    python benchmarks/bench_workload.py [--quick] [sizes|events|units]
 
 The life is a published one: N nodes with four transition edges each to the next four modulo N,
 5,000 times suggest and transition with a reward every 50th time, one snapshot, one recovery.
@@ -8,7 +8,8 @@ Automatic snapshots stay on. Building is linear if a node or an edge costs the s
 a step is flat if it does. The floor of building is `bench_graph.Floor` in one transaction, that of
 a step is its step.
 
-The second part folds the same live graph from few events and from many, and reads it.
+The second part folds the same live graph from few events and from many, and reads it. The third
+writes the same nodes alone and in units, one commit each.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from benchmarks.bench_graph import EDGES_EACH, Floor, walk, walk_floor
 from graphstate.adaptogen import Adaptogen
 from graphstate.cli.commands import _status
 from graphstate.events import GRAPH, Draft
+from graphstate.store.db import Durability
 from graphstate.store.snapshot import state_bytes
 
 SIZES = (500, 4_000, 16_000, 64_000)
@@ -273,6 +275,35 @@ def events(quick: bool) -> None:
         )  # fmt: skip
 
 
+# ---------------------------------------------------------------------------------- units
+
+
+def units(quick: bool) -> None:
+    n, together = (100, 50) if quick else (1_000, 100)
+    with tempfile.TemporaryDirectory(dir=".", prefix=".bench-") as folder:
+        levels: tuple[Durability, ...] = ("process", "power")
+        for level in levels:
+            with Adaptogen.open(f"{folder}/{level}.db", seed=False, durability=level) as graph:
+                works = {"alone": remembered(graph, n, 1), "unit": remembered(graph, n, together)}
+                us = harness.measure(works, n=n, clock="wall", pick="median", rounds=5)
+            harness.report(
+                "W5", f"remember on disk, {level}, in units of {together}", us["unit"], "us", n=n,
+                alone_us=us["alone"], alone_over_unit=us["alone"] / us["unit"],
+            )  # fmt: skip
+
+
+def remembered(graph: Adaptogen, n: int, together: int) -> Callable[[], None]:
+    count = iter(range(10**9))
+
+    def work() -> None:
+        for _ in range(0, n, together):
+            with graph.unit():
+                for _ in range(together):
+                    graph.remember(f"{together}-{next(count)}", payload={"done": False}).unwrap()
+
+    return work
+
+
 def repeated(read: Callable[[], object]) -> Callable[[], None]:
     def work() -> None:
         for _ in range(20):
@@ -283,7 +314,7 @@ def repeated(read: Callable[[], object]) -> Callable[[], None]:
 
 def main() -> None:
     quick = harness.quick()
-    parts = {"sizes": sizes, "events": events}
+    parts = {"sizes": sizes, "events": events, "units": units}
     for name, part in parts.items():
         if not set(sys.argv[1:]) & parts.keys() or name in sys.argv[1:]:
             part(quick)
