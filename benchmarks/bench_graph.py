@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import harness
 from graphstate.adaptogen import Adaptogen
 
-SIZES = (1_000, 4_000, 16_000)
+SIZES = (1_000, 4_000, 16_000, 100_000)
 EDGES_EACH = 4
 REWARD_EVERY = 50
 

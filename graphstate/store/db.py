@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ("Database", "Durability", "SqliteDatabase", "SqlValue")
 
 # 16 MB of write-ahead log; it goes when the last process closes the file.
-_CHECKPOINT_PAGES = 4_000
+_CHECKPOINTS = "PRAGMA wal_autocheckpoint=4000"
 
 SqlValue: TypeAlias = int | float | str | bytes | None
 Durability: TypeAlias = Literal["process", "power"]
@@ -183,7 +183,7 @@ class SqliteDatabase:
             raise ReadOnly(f"SQLite keeps journal mode {mode!r} and refuses write-ahead logging here")
         # A step of a large graph changes pages all over the file. Each checkpoint waits for the disk
         # and writes a page once, however often it changed: fewer of them halve the time of a step.
-        self.run(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
+        self.run(_CHECKPOINTS)
         self.run("PRAGMA synchronous=FULL" if level == "power" else "PRAGMA synchronous=NORMAL")
         (reported,) = self.one("PRAGMA synchronous") or (0,)
         self._synced = reported >= 2
