@@ -21,9 +21,6 @@ __all__ = ("Structure",)
 EDGE_KINDS = ("transition", "dependency", "reference")
 MODES = ("off", "soft", "hard")
 
-# Beyond this a float and the digits of its value are no longer the same JSON.
-_WHOLE = 1e15
-
 
 class Structure(Verbs):
     """link, depend, unlink and the questions about order."""
@@ -163,7 +160,7 @@ def _link(
     projection = graph.store.projection
     src, dst = known(graph.store, src, "source"), known(graph.store, dst, "target")
     kind = arguments.choice(kind, "kind", EDGE_KINDS)
-    prior = 1.0 if weight is None else arguments.number(weight, "weight", least=0)
+    prior = 1 if weight is None else arguments.number(weight, "weight", least=0)
     if guard is not None:
         refuse("guards are not evaluated yet, so none can be stored", ErrorCode.GUARD_PARSE_ERROR)
     if enforcement is not None:
@@ -184,8 +181,7 @@ def _link(
         "label": "" if label is None else arguments.text(label, "label", arguments.MAX_LABEL),
         "guard": None,
         "enforcement": enforcement,
-        # Whole numbers are stored as such anyway; the encoder writes an int five times as fast.
-        "weight": int(prior) if prior.is_integer() and prior < _WHOLE else prior,
+        "weight": prior,
     }
     graph.record(Draft("EdgeUpserted", body), actor=actor, cause=cause)
     edge = projection.edge(body["id"])
