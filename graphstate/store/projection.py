@@ -532,9 +532,21 @@ class Projection:
                 edge = self._edges[id] = _edge(row)
         return edge
 
+    def out_ids(self, node: str, kind: str) -> list[str]:
+        """Return where the edges of a kind lead from a node."""
+        return self.dependencies.out_ids(node, kind)
+
+    def in_ids(self, node: str, kind: str) -> list[str]:
+        """Return where the edges of a kind come from."""
+        return self.dependencies.in_ids(node, kind)
+
     def node_ids(self) -> list[str]:
         """Return the ids of all nodes, sorted."""
         return [node for (node,) in self._db.all("SELECT id FROM node ORDER BY id")]
+
+    def edges(self, kind: str) -> list[tuple[str, str]]:
+        """Return (src, dst) of all edges of a kind."""
+        return self.dependencies.edges(kind)
 
     def ready(self, done: Sequence[str]) -> list[str]:
         """Return the active nodes not in ``done`` whose prerequisites all are, sorted."""

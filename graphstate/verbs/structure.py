@@ -104,7 +104,7 @@ class Structure(Verbs):
     def topo(self) -> Topology:
         """Return all nodes, prerequisites first."""
         nodes = self.store.projection.node_ids()
-        order = algorithms.topological_order(nodes, self.store.projection.dependencies.edges("dependency"))
+        order = algorithms.topological_order(nodes, self.store.projection.edges("dependency"))
         return Topology(order=tuple(order), cyclic=len(order) < len(nodes))
 
     @query
@@ -147,8 +147,7 @@ def known_edge(store: Store, edge_id: object) -> Edge:
 
 def _closure(store: Store, start: str, kind: str, *, forward: bool) -> list[str]:
     arguments.choice(kind, "kind", EDGE_KINDS)
-    edges = store.projection.dependencies
-    step = edges.out_ids if forward else edges.in_ids
+    step = store.projection.out_ids if forward else store.projection.in_ids
     return sorted(algorithms.closure(arguments.identifier(start, "node id"), lambda node: step(node, kind)))
 
 
