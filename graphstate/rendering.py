@@ -76,7 +76,7 @@ def picture(
     cursor: Sequence[str],
     moves: Sequence[Suggestion],
     ready: Sequence[str],
-    rewards: Iterable[tuple[int, Json]],
+    rewards: Iterable[Sequence[Json]],
     violations: int,
     seq: int,
 ) -> str:

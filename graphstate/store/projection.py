@@ -8,7 +8,8 @@ so that a step reads no table. Cursors and statistics change there first and are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 from graphstate import scoring
@@ -16,6 +17,7 @@ from graphstate._canonical import Json, encode_text
 from graphstate.events import GENESIS, Head, Row
 from graphstate.model import Edge, Node, Stat
 from graphstate.store.db import Database, SqlValue
+from graphstate.store.dependencies import Dependencies
 from graphstate.store.policies import Policies
 from graphstate.store.schema import GRAPH_NO, SHIFT
 from graphstate.store.stored import as_stored, stored_json
@@ -28,8 +30,13 @@ Mark: TypeAlias = Literal["cut", "snapshot", "text"]
 #: Moves of each cursor that a trace reward can reach back to.
 TRAIL = 32
 
-# Beyond this many remembered rows the memory starts afresh; a step then reads a few rows again.
-_REMEMBERED = 200_000
+#: Last rewards that are kept for a picture.
+REWARDS = 3
+
+# Beyond this many remembered rows the memory starts afresh; a step then reads a few rows again,
+# which makes it three times as long. A row takes about 0.4 kB: this is all of a graph of 100,000
+# nodes and 400,000 edges, and at most 300 MB.
+_REMEMBERED = 700_000
 
 _NODE = """id, kind, label, payload, tags, status, version, created_seq, updated_seq,
 created_at, updated_at, embedding"""
@@ -114,7 +121,7 @@ _CLEAR = (
     "DELETE FROM zone_member",
     "DELETE FROM rule",
     "DELETE FROM policy_lock",
-    "DELETE FROM state WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*'",
+    "DELETE FROM state WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*' OR key = 'rewards'",
 )
 
 
@@ -187,6 +194,8 @@ class Projection:
         self.shape = 0
         #: zones, locks, and what happened to rules
         self.policies = Policies(db)
+        #: edges by their ends, and whether one more dependency would close a circle
+        self.dependencies = Dependencies(db)
         self._fold: Mapping[str, Callable[[Row, dict[str, Json]], None]] = {
             "NodeUpserted": self._node_upserted,
             "NodeStatusChanged": self._node_status_changed,
@@ -206,6 +215,10 @@ class Projection:
 
     def forget(self) -> None:
         """Drop what is remembered of the tables: after a rollback, or when somebody else wrote."""
+        self._forget_rows()
+        self.dependencies.forget()
+
+    def _forget_rows(self) -> None:
         self._cursors: dict[str, CursorState] = {}
         self._out: dict[str, tuple[Edge, ...]] = {}
         self._edges: dict[str, Edge] = {}
@@ -213,6 +226,7 @@ class Projection:
         self._status: dict[str, str] = {}
         self._tunables: dict[str, Json] | None = None
         self.policies.forget()
+        self._rewards: list[list[Json]] | None = None
         # Not written yet: values of `state`, and the keys of changed statistics.
         self._unwritten: dict[str, str] = {}
         self._changed: dict[int, StatState] = {}
@@ -221,15 +235,19 @@ class Projection:
     def flush(self) -> None:
         """Write what changed in memory. The caller commits."""
         if self._unwritten:
-            self._put(_STATE_PUTS, list(self._unwritten.items()))
+            self._put(_STATE_PUTS, self._unwritten.items())
             self._unwritten = {}
         if self._changed:
-            self._put(_STAT_PUTS, [stat.values() for stat in self._changed.values()])
+            self._put(_STAT_PUTS, list(map(StatState.values, self._changed.values())))
             self._changed = {}
 
-    def _put(self, statements: Sequence[str], rows: Sequence[tuple[SqlValue, ...]]) -> None:
+    def is_ahead(self) -> bool:
+        """Say whether memory holds changes that no table has yet."""
+        return bool(self._unwritten or self._changed)
+
+    def _put(self, statements: Sequence[str], rows: Collection[tuple[SqlValue, ...]]) -> None:
         if len(rows) <= len(statements):
-            self._db.run(statements[len(rows) - 1], [value for row in rows for value in row])
+            self._db.run(statements[len(rows) - 1], [*chain.from_iterable(rows)])
         else:
             self._db.many(statements[0], rows)
 
@@ -245,7 +263,7 @@ class Projection:
         """Fold one event into the tables. Unknown types change nothing."""
         if len(self._edges) + len(self._stats["node"]) + len(self._status) > _REMEMBERED:
             self.flush()
-            self.forget()
+            self._forget_rows()
         fold = self._fold.get(row.type)
         if fold is not None:
             fold(row, body)
@@ -359,9 +377,11 @@ class Projection:
         edge_id, src, dst, kind = body["id"], body["src"], body["dst"], body["kind"]
         label, guard, enforcement, weight = body["label"], body["guard"], body["enforcement"], body["weight"]
         values = (src, dst, kind, label, guard, enforcement, float(weight))
-        old = self._db.one("SELECT src, dst, guard, enforcement, no FROM edge WHERE id = ?", (edge_id,))
+        old = self._db.one("SELECT src, dst, guard, enforcement, no, kind FROM edge WHERE id = ?", (edge_id,))
         if old is not None:
             self._db.run(_EDGE_UPDATE, (*values, row.seq, edge_id))
+            self.dependencies.removed(old[0], old[1], old[5])
+            self.dependencies.added(src, dst, kind)
             self._forget_edge(edge_id, old[0], src)
             self.policies.lock_moves("edge", edge_id, row.seq)
             if old[:4] != (src, dst, guard, enforcement):
@@ -373,6 +393,7 @@ class Projection:
             return
         new = self._db.one(_EDGE_INSERT, (edge_id, *values, row.seq, row.seq))
         assert new is not None
+        self.dependencies.added(src, dst, kind)
         edge = self._edges[edge_id] = _edge((edge_id, *values, 0.0, 1, row.seq, row.seq, None))
         self._stats["edge"][edge_id] = StatState(2 * new[0] + 1)
         if kind == "transition" and src in self._out:
@@ -401,8 +422,9 @@ class Projection:
 
     def _edge_removed(self, row: Row, body: dict[str, Json]) -> None:
         self.shape += 1
-        old = self._db.one("DELETE FROM edge WHERE id = ? RETURNING src, no", (body["id"],))
+        old = self._db.one("DELETE FROM edge WHERE id = ? RETURNING src, no, dst, kind", (body["id"],))
         if old is not None:
+            self.dependencies.removed(old[0], old[2], old[3])
             self._forget_edge(body["id"], old[0])
             self.policies.forget_rule("edge", body["id"])
             self.policies.drop_lock("edge", body["id"])
@@ -432,8 +454,10 @@ class Projection:
     def _transition_taken(self, row: Row, body: dict[str, Json]) -> None:
         actor, origin, to, edge = row.actor or "", body["from"], body["to"], body["edgeId"]
         state = self.cursor(actor)
-        nodes = tuple(node for node in state.nodes if node != origin or node == to)
         moves = state.moves + 1
+        nodes: tuple[str, ...] = ()
+        if state.nodes != (origin,):  # several heads: the others stay
+            nodes = tuple(node for node in state.nodes if node != origin or node == to)
         self._put_cursor(actor, nodes if to in nodes else (*nodes, to), moves)
         self._unwritten[f"trail/{actor}/{moves % TRAIL}"] = f'{{"edge":"{edge}","move":{moves},"to":"{to}"}}'
         for kind, scope in (("edge", edge), ("node", to)):
@@ -460,6 +484,8 @@ class Projection:
     def _reward_applied(self, row: Row, body: dict[str, Json]) -> None:
         value, alpha, actor = float(body["value"]), float(body["alpha"]), row.actor or ""
         moves = self.cursor(actor).moves
+        self._rewards = [*self.rewards(), [row.seq, body["value"]]][-REWARDS:]
+        self._unwritten["rewards"] = encode_text(self._rewards)
         for scope in body["scopes"]:
             stat = self._touch(scope["kind"], scope["id"], row.seq)
             if stat is None:
@@ -573,6 +599,12 @@ class Projection:
         self.flush()
         return self._db.all(_TRAIL, (f"trail/{actor}/*", depth))
 
+    def rewards(self) -> list[list[Json]]:
+        """Return (event, value) of the last rewards of all actors, oldest first, at most `REWARDS`."""
+        if self._rewards is None:
+            self._rewards = stored_json(self._state("rewards") or "[]")
+        return self._rewards
+
     def tunables(self) -> Mapping[str, Json]:
         """Return every tunable, stored ones over defaults."""
         if self._tunables is None:
@@ -598,13 +630,11 @@ class Projection:
 
     def out_ids(self, node: str, kind: str) -> list[str]:
         """Return where the edges of a kind lead from a node."""
-        rows = self._db.all("SELECT dst FROM edge WHERE src = ? AND kind = ? ORDER BY no", (node, kind))
-        return [dst for (dst,) in rows]
+        return self.dependencies.out_ids(node, kind)
 
     def in_ids(self, node: str, kind: str) -> list[str]:
         """Return where the edges of a kind come from."""
-        rows = self._db.all("SELECT src FROM edge WHERE dst = ? AND kind = ? ORDER BY no", (node, kind))
-        return [src for (src,) in rows]
+        return self.dependencies.in_ids(node, kind)
 
     def node_ids(self) -> list[str]:
         """Return the ids of all nodes, sorted."""
@@ -612,7 +642,7 @@ class Projection:
 
     def edges(self, kind: str) -> list[tuple[str, str]]:
         """Return (src, dst) of all edges of a kind."""
-        return self._db.all("SELECT src, dst FROM edge WHERE kind = ? ORDER BY no", (kind,))
+        return self.dependencies.edges(kind)
 
     def node_labels(self) -> list[tuple[str, str, str]]:
         """Return id, label and status of every node, in the order in which they were made."""

@@ -27,7 +27,7 @@ _DUMP = """SELECT '{"node":' || (SELECT json_group_array(json_array(no, id, kind
 || ',"experience":' || (SELECT json_group_array(json_array(no, visits, successes, failures, soft_violations,
     blocks, ema_reward, last_seq, rewarded_by, rewarded_move)) FROM (SELECT * FROM experience ORDER BY no))
 || ',"state":' || (SELECT json_group_array(json_array(key, value)) FROM (SELECT * FROM state
-    WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*' ORDER BY key))
+    WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*' OR key = 'rewards' ORDER BY key))
 || ',"zone":' || (SELECT json_group_array(json_array(no, name, intra, boundary, learned_intra, learned_boundary,
     version, created_seq, updated_seq)) FROM (SELECT * FROM zone ORDER BY no))
 || ',"zone_member":' || (SELECT json_group_array(json_array(zone, node)) FROM (SELECT * FROM zone_member

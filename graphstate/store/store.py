@@ -339,10 +339,16 @@ class Store:
         self._depth = 0
         self._harden = self._news = False
         self._failure = None
+        # A verb that refused before it wrote has changed nothing that is remembered.
+        stale = self._closed or self._db.wrote() or self.projection.is_ahead()
         try:
             self._db.rollback()
+        except BaseException:
+            stale = True
+            raise
         finally:
-            self._forget()
+            if stale:
+                self._forget()
 
     def fail(self, code: ErrorCode, message: str) -> None:
         """Note that a verb failed; an open unit will not commit."""

@@ -150,7 +150,7 @@ def _credit(
     graph: Verbs, moves: list[tuple[str, str]], value: float, fade: float, *, actor: str, cause: str | None
 ) -> Rewarded:
     scopes: list[Json] = []
-    weight = 1.0
+    weight: float = 1
     for edge_id, target in moves:
         scopes.append({"kind": "edge", "id": edge_id, "weight": weight})
         scopes.append({"kind": "node", "id": target, "weight": weight})

@@ -23,7 +23,6 @@ from graphstate.verbs.verb import Verbs, query
 __all__ = ("Observation", "ready_now")
 
 #: Events among which `render` looks for the last rewards.
-RECENT = 500
 
 _MAX_SEQ = 2**53
 
@@ -179,17 +178,14 @@ class Observation(Verbs):
     def render(self, *, actor: str | None = None) -> str:
         """Return a picture in text: cursor, ranked moves, what is ready, the last rewards, violations.
 
-        Ready are the nodes whose prerequisites have all been visited, less the visited ones. The
-        rewards are among the last 500 events, so that the cost does not grow with the log.
+        Ready are the nodes whose prerequisites have all been visited, less the visited ones.
         """
         projection, log = self.store.projection, self.store.log
-        first = max(1, log.head(GRAPH).seq - RECENT + 1)
-        rewards = log.recent(GRAPH, from_seq=first, limit=3, type="RewardApplied", node=None, edge=None)
         return picture(
             projection.cursor(moving_actor(self, actor)).nodes,
             Intuition.suggest(self, actor=actor),
             ready_now(self),
-            [(row.seq, stored_json(row.body)["value"]) for row in rewards],
+            projection.rewards(),
             len(violations(self)),
             log.head(GRAPH).seq,
         )

@@ -168,7 +168,7 @@ def _link(
     projection = graph.store.projection
     src, dst = known(graph.store, src, "source"), known(graph.store, dst, "target")
     kind = arguments.choice(kind, "kind", EDGE_KINDS)
-    prior = 1.0 if weight is None else arguments.number(weight, "weight", least=0)
+    prior = 1 if weight is None else arguments.number(weight, "weight", least=0)
     if guard is not None:
         guard = _compiled(guard)
     if enforcement is not None:
@@ -205,21 +205,7 @@ def _compiled(guard: object) -> str:
 
 
 def _refuse_cycle(store: Store, src: str, dst: str, *, without: Edge | None) -> None:
-    out, back = store.projection.out_ids, store.projection.in_ids
-
-    def ahead(node: str) -> list[str]:
-        others = out(node, "dependency")
-        if without is not None and without.kind == "dependency" and node == without.src:
-            others.remove(without.dst)
-        return others
-
-    def behind(node: str) -> list[str]:
-        others = back(node, "dependency")
-        if without is not None and without.kind == "dependency" and node == without.dst:
-            others.remove(without.src)
-        return others
-
-    path = algorithms.find_path(dst, src, ahead, behind)
+    path = store.projection.dependencies.path(dst, src, without=without)
     if path is not None:
         cycle = [src, *path]
         refuse(
