@@ -22,6 +22,7 @@ from graphstate.model import (
 )
 from graphstate.results import Fail, Ok, Result
 from graphstate.store import Store
+from graphstate.verbs.arguments import identifier
 
 __all__ = ("Verbs", "answer", "catches_up_text", "query", "synced_verb", "verb")
 
@@ -118,6 +119,8 @@ def _make(
             return Fail(error.code, str(error), error.details)
         try:
             cause = kwargs.get("cause")
+            if kwargs.get("actor") is not None:
+                identifier(kwargs["actor"], "actor")
             result = _answered_before(store, name, cause) or method(self, *args, **kwargs)
             if isinstance(result, Ok) and not result.repeated:
                 if cause is not None:
