@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Literal, NamedTuple, TypeAlias
 
-from graphstate.errors import LockHeld, ReadOnly
+from graphstate.errors import LockHeld, ReadOnly, shown
 from graphstate.store import schema
 from graphstate.store.db import Database, Durability, SqliteDatabase
 from graphstate.store.lock import FileLock, owner
@@ -15,6 +15,9 @@ __all__ = ("MEMORY", "LockMode", "Opened", "open_database")
 LockMode: TypeAlias = Literal["shared", "exclusive"]
 
 MEMORY = ":memory:"
+
+#: What SQLite takes: 24 days.
+MAX_TIMEOUT_MS = 2**31 - 1
 
 
 class Opened(NamedTuple):
@@ -36,6 +39,10 @@ def open_database(
         raise ValueError(f"durability must be 'process' or 'power', not {durability!r}")
     if lock not in ("shared", "exclusive"):
         raise ValueError(f"lock must be 'shared' or 'exclusive', not {lock!r}")
+    if type(busy_timeout_ms) is not int or not 0 <= busy_timeout_ms <= MAX_TIMEOUT_MS:
+        raise ValueError(
+            f"busy_timeout_ms must be an integer from 0 to {MAX_TIMEOUT_MS}, not {shown(busy_timeout_ms)}"
+        )
     read_only = read_only and path != MEMORY
     held = _admitted(path, lock, read_only)
     db: SqliteDatabase | None = None

@@ -35,6 +35,7 @@ from graphstate.store.lock import owner
 from graphstate.store.log import Log
 from graphstate.store.opening import MEMORY, LockMode, Opened, open_database
 from graphstate.store.projection import Projection
+from graphstate.store.readings import checked_clock, checked_random
 from graphstate.store.snapshot import Snapshots, Taken
 from graphstate.store.unit import Unit
 
@@ -121,7 +122,9 @@ class Store:
             name, durability=durability, lock=lock, read_only=read_only,
             busy_timeout_ms=busy_timeout_ms, fts=fts,
         )  # fmt: skip
-        store = cls(name, opened, now=now or _system_now, rand=rand or _system_rand(), ids=ids)
+        clock = checked_clock(now) if now else _system_now
+        chance = checked_random(rand) if rand else _system_rand()
+        store = cls(name, opened, now=clock, rand=chance, ids=ids)
         try:
             store._recover()
         except BaseException:
