@@ -12,6 +12,7 @@ from graphstate.errors import (
     ForeignDatabase,
     ForkedStore,
     GraphStateError,
+    GuardError,
     IntegrityBroken,
     LockHeld,
     Misuse,
@@ -24,6 +25,7 @@ from graphstate.errors import (
     VerbFailed,
 )
 from graphstate.events import GENESIS, GRAPH, Head, IdGen, Row, is_valid_id, row_hash
+from graphstate.guards import Evaluation, Guard, compile_guard, eval_guard
 from graphstate.model import (
     Breakdown,
     Checkpoint,
@@ -65,10 +67,13 @@ __all__ = (
     "DState",
     "Edge",
     "ErrorCode",
+    "Evaluation",
     "Fail",
     "ForeignDatabase",
     "ForkedStore",
     "GraphStateError",
+    "Guard",
+    "GuardError",
     "Head",
     "HistoryEntry",
     "IdGen",
@@ -100,6 +105,8 @@ __all__ = (
     "UnitFailed",
     "UnsupportedVersion",
     "VerbFailed",
+    "compile_guard",
+    "eval_guard",
     "is_err",
     "is_ok",
     "is_valid_id",
