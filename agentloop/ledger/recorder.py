@@ -91,7 +91,7 @@ class Recorder:
         if len(body) > MAX_BYTES:
             raise NotJson(f"an entry of {len(body)} bytes, more than the {MAX_BYTES} that can be read back")
         at, seq = self._clock.now_ms(), self._seq + 1
-        if type(at) is not int or not -MAX_COUNT <= at <= MAX_COUNT:
+        if at.__class__ is not int or not -MAX_COUNT <= at <= MAX_COUNT:
             raise TypeError(f"clock.now_ms() must return whole milliseconds, not {at!r:.80}")
         hashed = self._chain.hash(self._hash, seq, at, kind, body)
         self._pending.append(LedgerEntry(seq=seq, at=at, kind=kind, body=body, hash=hashed))

@@ -15,7 +15,7 @@ import pytest
 
 import agentloop
 from adapters.openai import create_openai_adapter
-from agentloop import Frame, MemoryLedgerStore, ModelRequest
+from agentloop import Frame, MemoryLedgerStore, ModelRequest, fork
 from agentloop.checks import create_default_deterministic_checks
 from agentloop.determinism import ManualClock
 from agentloop.errors import AgentLoopConfigError
@@ -101,6 +101,7 @@ PLACES: Mapping[tuple[str, str], Take] = {
     ("chunks", "size"): lambda v: chunks(from_aiter(_frames()), v),
     ("chunks", "within_ms"): lambda v: chunks(from_aiter(_frames()), 3, within_ms=v),
     ("take", "count"): take,
+    ("fork", "at"): lambda v: fork(MemoryLedgerStore(), "r", at=v),
     ("tee", "count"): lambda v: tee(from_aiter(_frames()), v),
     ("tee", "limit"): lambda v: tee(from_aiter(_frames()), limit=v),
     ("timeout", "timeout_ms"): lambda v: timeout(from_aiter(_frames()), v),
