@@ -21,6 +21,7 @@ from graphstate.store.dependencies import Dependencies
 from graphstate.store.policies import Policies
 from graphstate.store.schema import GRAPH_NO, SHIFT
 from graphstate.store.stored import as_stored, stored_json
+from graphstate.store.words import index_text
 from graphstate.tunables import DEFAULTS
 
 __all__ = ("TRAIL", "CursorState", "Projection", "StatState")
@@ -98,12 +99,8 @@ WHERE t.text MATCH ?5 AND (?1 IS NULL OR id = ?1) AND (?2 IS NULL OR kind = ?2)
 AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4))
 ORDER BY t.rank, id LIMIT ?6"""
 
-# Keys and values of the payload with JSON's escapes resolved: "a\\nb" must be found under b.
-_TEXT_ALL = """INSERT OR REPLACE INTO node_text (rowid, text)
-SELECT no, label || ' ' || coalesce((SELECT group_concat(coalesce(key, '') || ' ' || coalesce(atom, ''), ' ')
-FROM json_tree(payload)), '') || ' ' || coalesce((SELECT group_concat(value, ' ') FROM json_each(tags)), '')
-FROM node"""
-_TEXT_REFRESH = f"""{_TEXT_ALL} WHERE id IN (SELECT DISTINCT body ->> '$.id' FROM event
+_TEXT_ALL = "SELECT no, label, payload, tags FROM node"
+_TEXT_STALE = f"""{_TEXT_ALL} WHERE id IN (SELECT DISTINCT body ->> '$.id' FROM event
 WHERE no BETWEEN ? AND ? AND type = (SELECT no FROM term WHERE text = 'NodeUpserted'))"""
 
 _READY = """SELECT n.id FROM node n WHERE n.status = 'active'
@@ -703,12 +700,17 @@ class Projection:
         return self.mark("text") != head
 
     def refresh_text(self, head: int) -> None:
-        """Bring the full-text index up to the head: about 30 us for each changed node."""
+        """Bring the full-text index up to the head: about 30 us for each changed node.
+
+        The words are split here, so that text is found alike with and without the index.
+        """
         seq = self.mark("text")
         if seq < 0:  # after a rollback or a compaction the log does not tell what to change
             self._db.run("DELETE FROM node_text")
-            self._db.run(_TEXT_ALL)
+            stale = self._db.each(_TEXT_ALL)
         else:
             first = (GRAPH_NO << SHIFT) + seq + 1
-            self._db.run(_TEXT_REFRESH, (first, (GRAPH_NO << SHIFT) + head))
+            stale = self._db.each(_TEXT_STALE, (first, (GRAPH_NO << SHIFT) + head))
+        rows = [(no, index_text(label, payload, tags)) for no, label, payload, tags in stale]
+        self._db.many("INSERT OR REPLACE INTO node_text (rowid, text) VALUES (?, ?)", rows)
         self.set_mark("text", head)

@@ -39,6 +39,7 @@ from graphstate.store.lock import owner
 from graphstate.store.log import TORN, Log
 from graphstate.store.opening import MEMORY, LockMode, Opened, open_database
 from graphstate.store.projection import Projection
+from graphstate.store.readings import checked_clock, checked_random
 from graphstate.store.snapshot import Snapshots, Taken
 from graphstate.store.survey import Flaw, Survey
 from graphstate.store.unit import Unit
@@ -141,7 +142,9 @@ class Store:
             name, durability=durability, lock=lock, read_only=read_only,
             busy_timeout_ms=busy_timeout_ms, fts=fts, key=secret,
         )  # fmt: skip
-        store = cls(name, opened, now=now or _system_now, rand=rand or _system_rand(), ids=ids, key=secret)
+        clock = checked_clock(now) if now else _system_now
+        chance = checked_random(rand) if rand else _system_rand()
+        store = cls(name, opened, now=clock, rand=chance, ids=ids, key=secret)
         try:
             store._recover()
             store._compare(expect_head)

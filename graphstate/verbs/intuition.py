@@ -8,7 +8,7 @@ from typing import Any
 from graphstate import scoring
 from graphstate._canonical import Json
 from graphstate.errors import ErrorCode
-from graphstate.events import Draft
+from graphstate.events import Draft, is_valid_id
 from graphstate.model import Rewarded, Stat, Step, Suggestion
 from graphstate.results import Ok, Result
 from graphstate.store.projection import TRAIL
@@ -139,7 +139,7 @@ class Intuition(Verbs):
             VerbFailed: InvalidInput.
         """
         arguments.choice(kind, "kind", ("node", "edge"))
-        return self.store.projection.stat(kind, id) if isinstance(id, str) else None
+        return self.store.projection.stat(kind, id) if is_valid_id(id) else None
 
 
 def _reward_value(value: object) -> float:

@@ -22,8 +22,6 @@ from graphstate.verbs.verb import Verbs, query
 
 __all__ = ("Observation", "ready_now")
 
-#: Events among which `render` looks for the last rewards.
-
 _MAX_SEQ = 2**53
 
 

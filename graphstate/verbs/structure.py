@@ -7,7 +7,7 @@ from typing import Any
 
 from graphstate import algorithms
 from graphstate.errors import ErrorCode, GuardError
-from graphstate.events import Draft
+from graphstate.events import Draft, is_valid_id
 from graphstate.guards import compile_guard
 from graphstate.model import Edge, EdgeKind, Enforcement, Topology
 from graphstate.results import Ok, Result
@@ -98,7 +98,7 @@ class Structure(Verbs):
     @query
     def get_edge(self, edge_id: str) -> Edge | None:
         """Return an edge, None if there is none."""
-        return self.store.projection.edge(edge_id) if isinstance(edge_id, str) else None
+        return self.store.projection.edge(edge_id) if is_valid_id(edge_id) else None
 
     @query
     def ready(self, done: Iterable[str] = ()) -> list[str]:

@@ -38,6 +38,7 @@ from graphstate.policy import TRUSTED
 from graphstate.results import Fail, Ok, Result
 from graphstate.store import Store
 from graphstate.store.stored import as_stored, stored_json
+from graphstate.verbs.arguments import identifier
 from graphstate.verbs.locks import refuse_locked
 
 __all__ = ("Verbs", "answer", "catches_up_text", "query", "synced_verb", "verb")
@@ -167,6 +168,8 @@ def _make(
             return Fail(error.code, str(error), error.details)
         try:
             cause = kwargs.get("cause")
+            if kwargs.get("actor") is not None:
+                identifier(kwargs["actor"], "actor")
             result = _answered_before(store, name, cause) or method(self, *args, **kwargs)
             if isinstance(result, Ok) and not result.repeated:
                 if cause is not None:
