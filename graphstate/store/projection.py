@@ -17,6 +17,7 @@ from graphstate.events import GENESIS, Head, Row
 from graphstate.model import Edge, Node, Stat
 from graphstate.store.db import Database, SqlValue
 from graphstate.store.schema import GRAPH_NO, SHIFT
+from graphstate.store.snapshot import LOAD_ROW
 from graphstate.tunables import DEFAULTS
 
 __all__ = ("TRAIL", "CursorState", "Projection", "StatState")
@@ -87,7 +88,10 @@ _TEXT_REFRESH = """INSERT OR REPLACE INTO node_text (rowid, text)
 SELECT no, label || ' ' || coalesce((SELECT group_concat(coalesce(key, '') || ' ' || coalesce(atom, ''), ' ')
 FROM json_tree(payload)), '') || ' ' || coalesce((SELECT group_concat(value, ' ') FROM json_each(tags)), '')
 FROM node WHERE id IN (SELECT DISTINCT body ->> '$.id' FROM event WHERE no BETWEEN ?1 AND ?2
-AND type = (SELECT no FROM term WHERE text = 'NodeUpserted'))"""
+AND type IN (SELECT no FROM term WHERE text IN ('NodeUpserted', 'StateRestored')))"""
+
+_RESTORE_TAGS = """INSERT INTO node_tag SELECT DISTINCT t.value, n.no FROM node n, json_each(n.tags) t
+WHERE n.no = ?"""
 
 _READY = """SELECT n.id FROM node n WHERE n.status = 'active'
 AND n.id NOT IN (SELECT value FROM json_each(?1)) AND NOT EXISTS (
@@ -100,7 +104,7 @@ _CLEAR = (
     "DELETE FROM edge",
     "DELETE FROM experience",
     "DELETE FROM tunable",
-    "DELETE FROM state WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*'",
+    "DELETE FROM state WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*' OR key GLOB 'origin/*'",
 )
 
 
@@ -179,6 +183,11 @@ class Projection:
             "SoftViolation": self._soft_violation,
             "RewardApplied": self._reward_applied,
             "ConfigSet": self._config_set,
+            "StateRestored": self._state_restored,
+            "TransitionMerged": self._transition_merged,
+            "Forked": self._forked,
+            "Imported": self._taken_over,
+            "Merged": self._taken_over,
         }
         self.forget()
 
@@ -355,6 +364,13 @@ class Projection:
         moves = state.moves + 1
         self._put_cursor(actor, nodes if to in nodes else (*nodes, to), moves)
         self._unwritten[f"trail/{actor}/{moves % TRAIL}"] = f'{{"edge":"{edge}","move":{moves},"to":"{to}"}}'
+        self._visit(row, edge, to)
+
+    def _transition_merged(self, row: Row, body: dict[str, Json]) -> None:
+        # A move that was made elsewhere: what it teaches counts, nobody here has moved.
+        self._visit(row, body["edgeId"], body["to"])
+
+    def _visit(self, row: Row, edge: str, to: str) -> None:
         for kind, scope in (("edge", edge), ("node", to)):
             stat = self._touch(kind, scope, row.seq)
             if stat is not None:
@@ -387,6 +403,29 @@ class Projection:
             "INSERT OR REPLACE INTO tunable VALUES (?, ?)", (body["key"], encode_text(body["value"]))
         )
         self._tunables = None
+
+    def _state_restored(self, row: Row, body: dict[str, Json]) -> None:
+        # Only ever into an empty graph, so what is remembered is little.
+        self.flush()
+        self.forget()
+        table, no = body["table"], body["row"][0]
+        self._db.run(LOAD_ROW[table], (encode_text({table: [body["row"]]}),))
+        # Numbers of events are those of this log.
+        if table == "node":
+            self._db.run(_RESTORE_TAGS, (no,))
+            self._db.run("UPDATE node SET created_seq = ?1, updated_seq = ?1 WHERE no = ?2", (row.seq, no))
+        elif table == "edge":
+            self._db.run("UPDATE edge SET created_seq = ?1, updated_seq = ?1 WHERE no = ?2", (row.seq, no))
+        elif table == "experience":
+            self._db.run("UPDATE experience SET last_seq = ? WHERE no = ? AND last_seq > 0", (row.seq, no))
+
+    def _forked(self, row: Row, body: dict[str, Json]) -> None:
+        fork = {"seq": body["seq"], "hash": body["hash"], "at_seq": row.seq}
+        self._unwritten["origin/fork"] = encode_text(fork)
+
+    def _taken_over(self, row: Row, body: dict[str, Json]) -> None:
+        upto = {"seq": body["to"], "hash": body["head"].partition(":")[2]}
+        self._unwritten[f"origin/merged/{body['origin']}"] = encode_text(upto)
 
     def _touch(self, kind: str, id: str, seq: int) -> StatState | None:
         """Return a statistic to change; None if its node or edge is gone, which learns nothing."""
@@ -483,6 +522,22 @@ class Projection:
             stored = self._db.all("SELECT key, value FROM tunable")
             self._tunables = {**DEFAULTS, **{key: decode(value) for key, value in stored}}
         return self._tunables
+
+    def fork(self) -> tuple[Head, int] | None:
+        """Return where this graph left the one it is a branch of, and the event that says so."""
+        value = self._state("origin/fork")
+        if value is None:
+            return None
+        fork = decode(value)
+        return Head(fork["seq"], bytes.fromhex(fork["hash"])), fork["at_seq"]
+
+    def taken_over(self, origin: str) -> Head | None:
+        """Return up to where the events of an origin were taken over; None if none ever were."""
+        value = self._state(f"origin/merged/{origin}")
+        if value is None:
+            return None
+        upto = decode(value)
+        return Head(upto["seq"], bytes.fromhex(upto["hash"]))
 
     # ------------------------------------------------------------------ other reads
 

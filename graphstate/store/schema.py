@@ -5,7 +5,8 @@ Truth is `event` (with the names it uses in `stream` and `term`). `node`, `node_
 `experience` holds the statistics of nodes (key 2 * node.no) and edges (2 * edge.no + 1), the view
 `stat` shows them with their ids.
 `state` holds the small things that nearly every event changes, together on one page: the last
-event folded (``head``), where each actor stands and came from (``cursor/...``, ``trail/...``).
+event folded (``head``), where each actor stands and came from (``cursor/...``, ``trail/...``), and
+what came from another graph (``origin/...``).
 The view `cursor` shows the former. `snapshot`, `checkpoint`, `first_result`, `event_abandoned`, `cut` and
 `meta` stand beside them. The view `event_log` is for people: names and hex instead of numbers
 and bytes. `node_text` is the full-text index; it may lag behind and catches up from the log.
