@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphstate.adaptogen import Adaptogen, DState
+from graphstate.adaptogen import Adaptogen, DState, OpenOptions, export_state, import_state
 from graphstate.errors import (
     HINTS,
     Busy,
@@ -28,8 +28,12 @@ from graphstate.model import (
     Breakdown,
     Checkpoint,
     Edge,
+    Exported,
     HistoryEntry,
+    Imported,
     IntegrityReport,
+    MergeConflict,
+    Merged,
     Metrics,
     Move,
     Node,
@@ -65,6 +69,7 @@ __all__ = (
     "DState",
     "Edge",
     "ErrorCode",
+    "Exported",
     "Fail",
     "ForeignDatabase",
     "ForkedStore",
@@ -72,15 +77,19 @@ __all__ = (
     "Head",
     "HistoryEntry",
     "IdGen",
+    "Imported",
     "IntegrityBroken",
     "IntegrityReport",
     "LockHeld",
+    "MergeConflict",
+    "Merged",
     "Metrics",
     "Misuse",
     "Move",
     "Node",
     "Ok",
     "OpenError",
+    "OpenOptions",
     "Outcome",
     "ReadOnly",
     "Recovery",
@@ -100,6 +109,8 @@ __all__ = (
     "UnitFailed",
     "UnsupportedVersion",
     "VerbFailed",
+    "export_state",
+    "import_state",
     "is_err",
     "is_ok",
     "is_valid_id",

@@ -13,7 +13,7 @@ header and trailer must agree.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
@@ -32,6 +32,7 @@ __all__ = (
     "Fact",
     "Header",
     "parsed_head",
+    "records",
     "refuse_bundle",
 )
 
@@ -62,6 +63,8 @@ class Base(NamedTuple):
     head: Head
     #: as a snapshot keeps it: an object of tables, each an array of rows
     state: str
+    #: hexadecimal SHA-256 of the state
+    digest: str
     #: the tables of the state in its order
     tables: tuple[str, ...]
 
@@ -117,7 +120,7 @@ class BundleWriter:
 
     def base_row(self, table: str, row: str) -> None:
         """Write one row of the base, in the very characters it has there."""
-        self._put(b'{"row":%b,"table":%b}\n' % (row.encode(), encode(table)))
+        self._put(b'{"row":%b,"table":%b}\n' % (row.encode(), encode(table)), MAX_BASE_LINE)
 
     def event(self, row: Row) -> None:
         """Write one event; its body goes out as it is stored."""
@@ -136,7 +139,9 @@ class BundleWriter:
     def _line(self, value: Json) -> None:
         self._put(encode(value) + b"\n")
 
-    def _put(self, line: bytes) -> None:
+    def _put(self, line: bytes, most: int = MAX_LINE) -> None:
+        if len(line) > most:
+            refuse_bundle(f"a line would have {len(line)} bytes, more than the {most} allowed")
         self._sum.update(line)
         self.bytes += len(line)
         if self.bytes > MAX_TOTAL:
@@ -162,7 +167,8 @@ class Bundle:
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._sum = file, sha256()
         self._bytes = self.number = 0
-        self.digest = ""
+        self.digest = self._proof = ""
+        self._proved = False
         self._old: list[Json] = []
         first = self._read(MAX_LINE + 1)
         self._sum.update(first)
@@ -257,10 +263,10 @@ class Bundle:
         return Header(VERSION, head, origin, at, events, rows, tuple(tables))
 
     def base_rows(self) -> Iterator[tuple[str, Json]]:
-        """Yield (table, row) of the base in its order, then prove it by the digest in the log.
+        """Yield (table, row) of the base in its order.
 
-        The first event after a base is the one that recorded it; its body holds the SHA-256 of
-        the state. It is read here and kept for `facts`.
+        It is proved by an event that recorded the state's SHA-256, so after it; `facts` looks
+        for that one.
         """
         if not self.header.tables:
             return
@@ -287,7 +293,7 @@ class Bundle:
             return
         seq, previous = self.header.origin
         at: int | None = None
-        for number in range(self.header.events):
+        for _ in range(self.header.events):
             line = self._line()
             self._sum.update(line)
             fact = self._fact(line)
@@ -296,12 +302,13 @@ class Bundle:
                 self._refuse(f"event {row.seq} stands where event {seq} belongs")
             if row_hash(previous, GRAPH, *row[:8]) != row.hash:
                 self._refuse(f"event {seq} does not have its hash: it or one before it was changed")
-            if number == 0 and self.header.tables:
-                self._prove_base(fact)
+            self._proved = self._proved or self._proves_base(fact)
             previous, at = row.hash, row.at
             yield fact
         if Head(seq, previous) != self.header.head or at != self.header.at:
             self._refuse(f"the events end at {Head(seq, previous)}, the header says {self.header.head}")
+        if self.header.tables and not self._proved:
+            self._refuse("no event recorded the base, so it may be any other")
         self._end()
 
     def _fact(self, line: bytes) -> Fact:
@@ -323,10 +330,8 @@ class Bundle:
         )  # fmt: skip
         return Fact(row, decode(data))
 
-    def _prove_base(self, fact: Fact) -> None:
-        recorded = (fact.row.type, fact.body.get("seq"), fact.body.get("digest"))
-        if recorded != ("SnapshotTaken", self.header.origin.seq, self._proof):
-            self._refuse("the base is not the one that the first event recorded")
+    def _proves_base(self, fact: Fact) -> bool:
+        return bool(self._proof) and records(fact.row.type, fact.body, self.header.origin.seq, self._proof)
 
     def _end(self) -> None:
         digest = self._sum.hexdigest()
@@ -364,8 +369,14 @@ class Bundle:
             if not isinstance(found["payload"], dict):
                 self._refuse(f"the payload must be an object, not {shown(found['payload'])}")
             data = encode(found["payload"])
-            row = Row(number, 0, None, self._text(found["type"], "type"), None, None, None, data, b"")
+            row = Row(number, 0, None, self._text(found["type"], "type"), None, None, None, data, GENESIS)
             yield Fact(row, decode(data))
+
+
+def records(type: str, body: Mapping[str, Json], seq: int, digest: str) -> bool:
+    """Say whether an event recorded the state at a number with this digest."""
+    at = {"SnapshotTaken": "seq", "Compacted": "snapshotSeq"}.get(type)
+    return at is not None and body.get(at) == seq and body.get("digest") == digest
 
 
 class _StateSum:

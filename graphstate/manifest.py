@@ -7,6 +7,7 @@ from typing import Any
 
 from graphstate.errors import HINTS
 from graphstate.tunables import TUNABLES
+from graphstate.verbs.bundles import Bundles
 from graphstate.verbs.durability import Durability
 from graphstate.verbs.fsm import Moving
 from graphstate.verbs.intuition import Intuition
@@ -27,6 +28,7 @@ VERBS: Mapping[type, tuple[str, ...]] = {
     Durability: (
         "checkpoint", "list_checkpoints", "rollback", "verify_integrity", "set_tunable", "get_tunables",
     ),
+    Bundles: ("export", "branch", "fork", "merge"),
     Observation: ("history", "metrics", "render", "head"),
 }  # fmt: skip
 
@@ -54,6 +56,12 @@ _PATTERNS: Mapping[str, tuple[str, ...]] = {
     "retry_without_repeating": (
         'graph.reward(1, edge_id=edge.id, cause="run-7/reward")',
         'graph.reward(1, edge_id=edge.id, cause="run-7/reward").repeated  # True, and credited once',
+    ),
+    "try_something_apart": (
+        "branch = graph.branch(":memory:").unwrap()",
+        'branch.remember("idea")',
+        "graph.merge(branch).unwrap().merged  # 1",
+        "branch.discard()",
     ),
     "several_verbs_in_one_commit": (
         "with graph.unit():",

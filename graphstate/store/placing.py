@@ -28,6 +28,8 @@ def placed(path: str, *, overwrite: bool = False) -> Iterator[str]:
         VerbFailed: Conflict if something has the name and ``overwrite`` is not set.
         ReadOnly, StorageFull: The folder cannot be written.
     """
+    if "\0" in path:
+        raise VerbFailed(ErrorCode.INVALID_INPUT, f"the name of a file cannot hold NUL: {path!r:.80}")
     if not overwrite and os.path.lexists(path):
         raise _taken(path)
     folder = os.path.dirname(os.path.abspath(path))

@@ -7,6 +7,7 @@ dropped whenever a transaction fails or another process wrote.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import time
@@ -538,18 +539,21 @@ class Store:
         return self._depth > 0
 
     def base(self) -> Base | None:
-        """Return the state that the oldest row of the graph's log continues; None if that is 1.
+        """Return the earliest state that leads with the rows after it to the head.
+
+        None if the log begins with event 1: then the rows alone do.
 
         Raises:
-            IntegrityBroken: The log begins later, and the snapshot it continues is gone.
+            IntegrityBroken: The log begins later, and no snapshot is there to begin with.
         """
         before = self.log.first(GRAPH) - 1
         if before <= 0:
             return None
-        for taken in self.snapshots.before(before):
-            state = self.snapshots.read(taken.id) if taken.head.seq == before else None
+        for taken in reversed(self.snapshots.before(self.log.head(GRAPH).seq)):
+            state = self.snapshots.read(taken.id) if taken.head.seq >= before else None
             if state is not None:
-                return Base(taken.head, state, self.snapshots.tables(state))
+                digest = hashlib.sha256(state.encode()).hexdigest()
+                return Base(taken.head, state, digest, self.snapshots.tables(state))
         raise IntegrityBroken(f"{self.path} begins at event {before + 1} without the state before it")
 
     def become_copy(self, source: Store) -> None:

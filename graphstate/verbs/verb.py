@@ -12,6 +12,7 @@ from graphstate.events import GRAPH, Draft, Row
 from graphstate.model import (
     Checkpoint,
     Edge,
+    Merged,
     Node,
     Outcome,
     Rewarded,
@@ -29,7 +30,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _RESULTS: Mapping[str, type] = {
-    cls.__name__: cls for cls in (Node, Edge, Outcome, Rewarded, Step, Checkpoint, Rollback)
+    cls.__name__: cls for cls in (Node, Edge, Outcome, Rewarded, Step, Checkpoint, Rollback, Merged)
 }
 
 MAX_CAUSE_CHARS = 256
@@ -107,7 +108,7 @@ def _make(
     inside becomes a `Fail`, and nothing is kept. With ``cause=`` a second call changes
     nothing and gets the first answer, marked ``repeated``.
     """
-    name = method.__name__
+    name = method.__name__.lstrip("_")
 
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Result[T]:

@@ -9,6 +9,9 @@ from graphstate.adaptogen import Adaptogen
 
 __all__ = ("EXAMPLES", "sow")
 
+#: Where the log of in.jsonl ends.
+ELSEWHERE = "1:0bae68582bfe0f9df7d6bd012231d3b0a22bb940c367a20990be54ed2f515315"
+
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "status": (),
     "render": (),
@@ -46,12 +49,22 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "rollback": ("start", "--reason", "as an example"),
     "checkpoints": (),
     "tunables": (),
+    "export": ("out.jsonl", "--overwrite"),
+    "import": ("in.jsonl", "--merge", "--on-conflict", "ours", "--expect-head", ELSEWHERE),
+    "branch": ("apart.db",),
+    "merge": ("branch.db", "--on-conflict", "theirs", "--cause", "thirteenth"),
     "set-tunable": ("explore", '"greedy"', "--cause", "twelfth"),
 }
 
 
 def sow(path: Path) -> None:
-    """Make a file with nodes a, b, c, an edge ab, a checkpoint start, the cursor on a."""
+    """Make a file with nodes a, b, c, an edge ab, a checkpoint start, the cursor on a.
+
+    Beside it lie in.jsonl, the bundle of another graph, and branch.db, a branch with news.
+    """
+    with Adaptogen.open(seed=False, now=lambda: 1, rand=lambda: 0.5) as other:
+        other.remember("elsewhere").unwrap()
+        other.export(path.with_name("in.jsonl")).unwrap()
     with Adaptogen.open(path, seed=False) as graph:
         graph.remember("a", label="alpha", kind="fact", tags=["red"], embedding=[1, 0]).unwrap()
         graph.remember("b").unwrap()
@@ -59,3 +72,5 @@ def sow(path: Path) -> None:
         graph.link("a", "b", id="ab").unwrap()
         graph.checkpoint("start").unwrap()
         graph.set_cursor(["a"]).unwrap()
+        with graph.branch(path.with_name("branch.db")).unwrap() as branch:
+            branch.remember("news").unwrap()

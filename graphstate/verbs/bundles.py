@@ -1,0 +1,484 @@
+"""Bundles and branches: write a graph out, take one in, try something apart, bring it back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from typing import BinaryIO, TypeAlias
+
+from graphstate._canonical import decode
+from graphstate.bundle import (
+    MAX_EVENTS,
+    VERSION,
+    Base,
+    Bundle,
+    BundleWriter,
+    Fact,
+    Header,
+    records,
+    refuse_bundle,
+)
+from graphstate.errors import ErrorCode, IntegrityBroken, VerbFailed
+from graphstate.events import GENESIS, GRAPH, Draft, Head, Row, row_hash
+from graphstate.model import Exported, Imported, Merged
+from graphstate.results import Fail, Ok, Result
+from graphstate.store import MEMORY, Store
+from graphstate.store.db import Durability
+from graphstate.store.placing import placed, translated
+from graphstate.store.store import Adopted
+from graphstate.verbs import arguments
+from graphstate.verbs.admission import LOCKS, admit
+from graphstate.verbs.arguments import refuse
+from graphstate.verbs.intake import STRATEGIES, Intake, Merging, OnConflict, changes, lowest, refused
+from graphstate.verbs.verb import Verbs, answer, query, verb
+
+__all__ = ("Bundles", "Source", "Target", "readable", "take_in")
+
+Source: TypeAlias = str | os.PathLike[str] | BinaryIO
+Target: TypeAlias = str | os.PathLike[str] | BinaryIO
+
+#: Who takes over what a bundle holds, and how far that is trusted.
+IMPORT = "import"
+
+#: State of this file that means nothing in another one.
+_OWN_STATE = "origin/fork"
+
+
+class Bundles(Verbs):
+    """export, branch, merge."""
+
+    __slots__ = ()
+
+    @answer
+    def export(self, file: Target, *, overwrite: bool = False) -> Result[Exported]:
+        """Write the graph as a bundle: lines of JSON that `import_state` reads.
+
+        The bundle shows one moment, and equal logs give equal bytes. A file appears whole, on
+        the disk and readable by its owner only, or not at all. Streams of runs, snapshots and
+        checkpoints stay here. Memory does not grow with the log; other threads wait.
+
+        Args:
+            file: A path, or a binary file that is open for writing.
+            overwrite: Replace a file that exists.
+        """
+        if self.store.writing:
+            refuse("a unit is open: what it wrote may never be committed", ErrorCode.CONFLICT)
+        if not isinstance(file, (str, os.PathLike)):
+            return Ok(_write(self.store, file))
+        path = os.fspath(file)
+        with placed(path, overwrite=overwrite) as draft, translated(path), open(draft, "wb") as out:
+            return Ok(_write(self.store, out))
+
+    @answer
+    def branch(self, file: str | os.PathLike[str]) -> Result[Verbs]:
+        """Return an independent copy of the graph that knows where it left this one.
+
+        Changes in either are not seen in the other; `merge` brings the branch's back. Streams
+        of runs stay here. The cost is that of copying the file.
+
+        Args:
+            file: Where the branch shall be; nothing may be there. Or ``:memory:``.
+        """
+        if self.store.writing:
+            refuse("a unit is open: what it wrote may never be committed", ErrorCode.CONFLICT)
+        path = os.fspath(file)
+        if path == MEMORY:
+            return Ok(_forked(self, path))
+        with placed(path) as draft:
+            _forked(self, draft).store.close()
+        return Ok(_reopened(self, path))
+
+    @query
+    def fork(self) -> str | None:
+        """Return where this graph left the one it is a branch of, as ``seq:hash``; None if it is none."""
+        fork = self.store.projection.fork()
+        return None if fork is None else str(fork[0])
+
+    def merge(
+        self: Verbs, branch: Verbs, *, on_conflict: OnConflict = "fail", actor: str | None = None,
+        cause: str | None = None,
+    ) -> Result[Merged]:  # fmt: skip
+        """Bring back what a branch of this graph did since it left, and say what that was.
+
+        Ids, times and actors stay. Cursors here stay where they are: a move made in the branch
+        counts for what it teaches. A second merge takes only what is new since, so nothing is
+        rewarded twice; neither is a call (``cause``) that was made on both sides. The trust of
+        each event is the lowest of its own and the caller's.
+
+        What both sides changed (a node, edge, zone, setting), what would close a cycle, is too
+        large or locked is a conflict. The failure lists them in ``details``, and nothing was
+        written.
+
+        Args:
+            branch: The open branch; it is not changed.
+            on_conflict: "ours" leaves such events out, "theirs" lets what both changed become
+                the branch's; a cycle, or something too large or locked, it still refuses.
+        """
+        problem = _strangers(self.store, branch)
+        if problem is not None:
+            return Fail(
+                ErrorCode.CONFLICT, problem, {"hint": "merge takes an open branch of this very graph"}
+            )
+        return _Merge._merge(self, branch, on_conflict=on_conflict, actor=actor, cause=cause)
+
+    merge.__dict__["verb"] = "changes"
+
+
+class _Merge(Verbs):
+    # Asking the branch who it is comes before the transaction here: neither store may wait for
+    # the other while it holds its own lock.
+    __slots__ = ()
+
+    @verb
+    def _merge(
+        self, branch: Verbs, *, on_conflict: OnConflict, actor: str | None, cause: str | None
+    ) -> Result[Merged]:
+        arguments.choice(on_conflict, "on_conflict", STRATEGIES)
+        by = self.actor if actor is None else arguments.identifier(actor, "actor")
+        store, other = self.store, branch.store
+        fork, origin, head = _kinship(other)
+        done = store.projection.taken_over(origin) or Head(fork[1], bytes.fromhex(origin))
+        mark = f"merge/{origin[:32]}"
+        merging = Merging(
+            store, mark=mark, actor=branch.actor, trust=lowest(self.trust, branch.trust),
+            own=changes(store, after=fork[0].seq, but=mark), on_conflict=on_conflict,
+        )  # fmt: skip
+        count = store.adopt(merging.admitted(_rows_of(other, done, head)))
+        if merging.conflict_count and on_conflict == "fail":
+            raise refused(merging, "the branch")
+        merged = Merged(
+            merged=count, left_out=merging.left_out, origin=origin, from_seq=done.seq + 1, to_seq=head.seq,
+            conflicts=tuple(merging.conflicts),
+        )  # fmt: skip
+        if count or merging.left_out:
+            body = {
+                "origin": origin, "from": done.seq + 1, "to": head.seq, "head": str(head), "merged": count,
+                "leftOut": merging.left_out,
+            }  # fmt: skip
+            store.record([Draft("Merged", body)], actor=by, trust=merging.lowest, cause=cause)
+        _keep_answers(store, other, merging.causes)
+        return Ok(merged)
+
+
+# ------------------------------------------------------------------------------------ export
+
+
+def _write(store: Store, file: BinaryIO) -> Exported:
+    base, head = store.base(), store.log.head(GRAPH)
+    origin = Head(0, GENESIS) if base is None else base.head
+    events, rows = head.seq - origin.seq, sum(1 for _ in _base_rows(store, base))
+    if max(events, rows) > MAX_EVENTS:
+        refuse(
+            f"the log has {events} events after a state of {rows} rows, a bundle holds {MAX_EVENTS} of each"
+        )
+    writer = BundleWriter(file)
+    tables = () if base is None else base.tables
+    writer.header(Header(VERSION, head, origin, _time_of(store, head), events, rows, tables))
+    for table, text in _base_rows(store, base):
+        writer.base_row(table, text)
+    for row in _proved_rows(store, base, origin):
+        writer.event(row)
+    digest = writer.trailer(head, events)
+    return Exported(head=str(head), events=events, base_rows=rows, bytes=writer.bytes, digest=digest)
+
+
+def _base_rows(store: Store, base: Base | None) -> Iterator[tuple[str, str]]:
+    if base is not None:
+        for table in base.tables:
+            for text in store.snapshots.rows(base.state, table):
+                yield table, text
+
+
+def _proved_rows(store: Store, base: Base | None, origin: Head) -> Iterator[Row]:
+    """Yield the rows after the base as long as the chain holds: what is written can be read."""
+    seq, previous = origin
+    proved = base is None
+    for row in store.log.read(GRAPH, after=origin.seq):
+        seq += 1
+        if row.seq != seq or row_hash(previous, GRAPH, *row[:8]) != row.hash:
+            raise IntegrityBroken(f"event {seq} of {store.path} does not have its hash")
+        if base is not None and not proved:
+            proved = records(row.type, decode(row.body), base.head.seq, base.digest)
+        previous = row.hash
+        yield row
+    if not proved:
+        raise IntegrityBroken(f"no event of {store.path} recorded the state that its log begins with")
+
+
+def _time_of(store: Store, head: Head) -> int | None:
+    # The time of the last event, not of the export: equal logs give equal bundles.
+    row = next(store.log.read(GRAPH, after=head.seq - 1), None) if head.seq else None
+    return row.at if row is not None else None
+
+
+# ------------------------------------------------------------------------------------ branch
+
+
+def _reopened(graph: Verbs, path: str) -> Verbs:
+    level: Durability = "power" if graph.store.durability == "power" else "process"
+    store = Store.open(path, now=graph.store.now, rand=graph.store.rand, durability=level)
+    return type(graph)(store, actor=graph.actor, trust=graph.trust)
+
+
+def _forked(graph: Verbs, path: str) -> Verbs:
+    head = graph.store.log.head(GRAPH)
+    child = _reopened(graph, path)
+    try:
+        child.store.become_copy(graph.store)
+        child.store.begin(sync=True)
+        try:
+            child.record(Draft("Forked", {"seq": head.seq, "hash": head.hash.hex()}))
+        except BaseException:
+            child.store.rollback()
+            raise
+        child.store.commit()
+    except BaseException:
+        child.store.close()
+        raise
+    return child
+
+
+# ------------------------------------------------------------------------------------ merge
+
+
+def _strangers(store: Store, branch: object) -> str | None:
+    """Return why something cannot be merged into a store, None if it is a branch of it."""
+    if not isinstance(branch, Verbs):
+        return f"a branch is an open graph, not {type(branch).__name__}"
+    if branch.store is store:
+        return "a graph cannot be merged into itself"
+    branch.store.begin_read()
+    try:
+        fork = branch.store.projection.fork()
+        own = None if fork is None else branch.store.log.hash_at(GRAPH, fork[1])
+    finally:
+        branch.store.end_read()
+    if fork is None:
+        return f"{branch.store.path} is no branch"
+    if own is None:
+        return f"{branch.store.path} was compacted, what it did since it left is gone"
+    left, at = fork
+    store.begin_read()
+    try:
+        here, after = store.log.hash_at(GRAPH, left.seq), store.log.hash_at(GRAPH, at)
+        reaches = store.log.first(GRAPH) <= left.seq + 1
+    finally:
+        store.end_read()
+    if after == own:
+        return f"{store.path} was itself made from {branch.store.path}"
+    if here is None and not reaches:
+        return f"the log of {store.path} does not reach back to event {left.seq}, where the branch left it"
+    if here != left.hash:
+        return (
+            f"{branch.store.path} left another graph, or one that was rolled back since (at event {left.seq})"
+        )
+    return None
+
+
+def _kinship(branch: Store) -> tuple[tuple[Head, int], str, Head]:
+    """Return where a branch left, the hash of the event that says so, and where it ends."""
+    branch.begin_read()
+    try:
+        fork, head = branch.projection.fork(), branch.log.head(GRAPH)
+        own = None if fork is None else branch.log.hash_at(GRAPH, fork[1])
+    finally:
+        branch.end_read()
+    if fork is None or own is None:
+        refuse(f"{branch.path} is no branch any more", ErrorCode.CONFLICT)
+    return fork, own.hex(), head
+
+
+def _rows_of(branch: Store, done: Head, head: Head) -> Iterator[Fact]:
+    """Yield the events of a branch after some that were merged, proved by its chain."""
+    seq, previous = done
+    if seq > head.seq:
+        refuse(f"{branch.path} was rolled back behind event {seq}, which was merged", ErrorCode.CONFLICT)
+    for row in branch.read(GRAPH, after=seq):
+        if seq == head.seq:
+            break
+        seq += 1
+        if row.seq != seq or row_hash(previous, GRAPH, *row[:8]) != row.hash:
+            refuse(
+                f"event {seq} of {branch.path} does not continue what was merged before: it was rolled back, "
+                "or is damaged",
+                ErrorCode.CONFLICT,
+            )
+        previous = row.hash
+        yield Fact(row, decode(row.body))
+    if (seq, previous) != head:
+        refuse(f"{branch.path} changed while it was merged", ErrorCode.CONFLICT)
+
+
+def _keep_answers(store: Store, branch: Store, causes: Iterable[str]) -> None:
+    """Let a call that the branch answered be answered here in the same way."""
+    for cause in causes:
+        branch.begin_read()
+        try:
+            first = branch.log.first_result(GRAPH, cause)
+        finally:
+            branch.end_read()
+        if first is not None and store.log.first_result(GRAPH, cause) is None:
+            store.log.set_first_result(GRAPH, cause, *first)
+
+
+# ------------------------------------------------------------------------------------ import
+
+
+def take_in(
+    graph: Verbs, file: BinaryIO, *, merge: bool, on_conflict: OnConflict, expect_head: str | None
+) -> Imported:
+    """Take a bundle over, in one transaction that survives power loss.
+
+    Raises:
+        VerbFailed: InvalidBundle, or what a verb would answer to the event at fault; Conflict.
+    """
+    arguments.choice(on_conflict, "on_conflict", STRATEGIES)
+    store = graph.store
+    store.begin(sync=True)
+    try:
+        report = _Import(graph, Bundle(file), merge, on_conflict, expect_head).run()
+        store.snapshot_if_due(actor=IMPORT, trust=IMPORT)
+    except BaseException as error:
+        store.fail(getattr(error, "code", ErrorCode.CONFLICT), str(error))
+        store.rollback()
+        raise
+    store.commit()
+    return report
+
+
+@contextmanager
+def readable(source: Source) -> Iterator[BinaryIO]:
+    """Open a bundle for reading, if it is not open already.
+
+    Raises:
+        VerbFailed: InvalidBundle if there is no such file or it cannot be read.
+    """
+    if not isinstance(source, (str, os.PathLike)):
+        yield source
+        return
+    try:
+        file = open(source, "rb")  # noqa: SIM115 - closed below, where only opening is translated
+    except (OSError, ValueError) as error:
+        refuse_bundle(f"{os.fspath(source)} cannot be read: {getattr(error, 'strerror', None) or error}")
+    with file:
+        yield file
+
+
+class _Import:
+    """One bundle on its way into a graph."""
+
+    def __init__(
+        self, graph: Verbs, bundle: Bundle, merge: bool, on_conflict: OnConflict, expect_head: str | None
+    ) -> None:
+        self._graph, self._store, self._bundle = graph, graph.store, bundle
+        self._on_conflict, self._pinned = on_conflict, expect_head is not None
+        head = str(bundle.header.head)
+        if expect_head is not None and (expect_head != head or bundle.header.version == 1):
+            shown = head if bundle.header.version > 1 else "unknown, because version 1 does not tell"
+            refuse(f"the bundle's head is {shown}, not the expected {expect_head!r:.90}", ErrorCode.CONFLICT)
+        self._merging = self._store.log.head(GRAPH).seq > 0
+        if self._merging and not merge:
+            refuse(
+                f"{self._store.path} is not empty: it holds {self._store.log.head(GRAPH).seq} events",
+                ErrorCode.CONFLICT,
+                hint="name a file that does not exist, or merge=True",
+            )
+        if self._merging and bundle.header.tables:
+            refuse(
+                "a bundle of a compacted log begins with a state and can only be imported into an empty graph",
+                ErrorCode.CONFLICT,
+                hint="import it into a new file",
+            )
+        self.origin = bundle.digest
+        self._done = Head(0, GENESIS)
+        self._intake: Intake | None = None
+
+    def run(self) -> Imported:
+        try:
+            count = self._store.adopt(chain(self._restored(), self._admitted()))
+        except VerbFailed as error:
+            if "line" in error.details:
+                raise
+            number = self._bundle.number
+            message = f"line {number} of the bundle: {error.message}"
+            raise VerbFailed(error.code, message, {"line": number} | error.details) from None
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            # Keys that no check knows are for other versions; a value there that cannot be folded.
+            refuse_bundle(f"cannot be folded: {type(error).__name__}: {error}", line=self._bundle.number)
+        return self._report(count)
+
+    def _report(self, count: int) -> Imported:
+        intake, header, bundle = self._intake, self._bundle.header, self._bundle
+        merging = intake if isinstance(intake, Merging) else None
+        if merging is not None and merging.conflict_count and self._on_conflict == "fail":
+            raise refused(merging, "the bundle")
+        left_out = 0 if intake is None else intake.left_out
+        if count or left_out:
+            body = {
+                "origin": self.origin, "from": self._done.seq + 1, "to": header.head.seq,
+                "head": str(header.head), "digest": bundle.digest, "version": header.version,
+                "imported": count, "leftOut": left_out, "pinned": self._pinned,
+            }  # fmt: skip
+            self._store.record([Draft("Imported", body)], actor=IMPORT, trust=IMPORT)
+        return Imported(
+            imported=count, left_out=left_out, origin=self.origin, head=str(header.head), digest=bundle.digest,
+            version=header.version, pinned=self._pinned,
+            conflicts=() if merging is None else tuple(merging.conflicts),
+        )  # fmt: skip
+
+    def _restored(self) -> Iterator[Adopted]:
+        """Yield the rows of the base as events that put them where they were."""
+        header, store = self._bundle.header, self._store
+        if header.tables:
+            self.origin = header.origin.hash.hex()
+        numbers: dict[str, int] = {}
+        for number, (table, row) in enumerate(self._bundle.base_rows(), 1):
+            if table == "policy_lock" or (table == "state" and row[:1] == [_OWN_STATE]):
+                continue
+            body = {"table": table, "row": row, "id": row[1] if table == "node" and len(row) > 1 else None}
+            admit(store, "StateRestored", IMPORT, body)
+            if table in ("node", "edge", "experience"):
+                if row[0] <= numbers.get(table, -1):
+                    refuse(f"the rows of table {table!r} are not in order")
+                numbers[table] = row[0]
+            at, cause = header.at or 0, f"import/{self.origin[:32]}/base-{number}"
+            yield Adopted(at, store.ids.next("E"), "StateRestored", IMPORT, IMPORT, cause, body)
+
+    def _admitted(self) -> Iterator[Adopted]:
+        facts = self._bundle.facts()
+        first = next(facts, None)
+        if first is None:
+            return
+        if not self.origin:
+            self.origin = first.row.hash.hex()
+        self._intake = intake = self._prepared()
+        yield from intake.admitted(self._new(chain((first,), facts)))
+
+    def _prepared(self) -> Intake:
+        mark = f"import/{self.origin[:32]}"
+        if not self._merging:
+            return Intake(self._store, mark=mark, actor=self._graph.actor, trust=IMPORT)
+        self._done = self._store.projection.taken_over(self.origin) or self._done
+        own = changes(self._store, after=0, but=mark)
+        return _Foreign(
+            self._store, mark=mark, actor=self._graph.actor, trust=IMPORT, own=own,
+            on_conflict=self._on_conflict,
+        )  # fmt: skip
+
+    def _new(self, facts: Iterable[Fact]) -> Iterator[Fact]:
+        """Yield the events that were not taken over before."""
+        seq, digest = self._done
+        for fact in facts:
+            if fact.row.seq == seq and fact.row.hash != digest:
+                refuse(f"event {seq} is not the one that was imported before", ErrorCode.CONFLICT)
+            if fact.row.seq > seq:
+                yield fact
+
+
+class _Foreign(Merging):
+    """Events of a bundle on their way into a graph that is not empty."""
+
+    def _kept(self, fact: Fact) -> Adopted | None:
+        return None if fact.row.type in LOCKS else super()._kept(fact)
