@@ -359,6 +359,7 @@ class Adaptogen(Verbs):
 #: The other name of the same class.
 DState = Adaptogen
 
+#: Take a bundle over into an empty graph; the same as `Adaptogen.import_state`.
 import_state = Adaptogen.import_state
 
 

@@ -58,7 +58,7 @@ _PATTERNS: Mapping[str, tuple[str, ...]] = {
         'graph.reward(1, edge_id=edge.id, cause="run-7/reward").repeated  # True, and credited once',
     ),
     "try_something_apart": (
-        "branch = graph.branch(":memory:").unwrap()",
+        'branch = graph.branch(":memory:").unwrap()',
         'branch.remember("idea")',
         "graph.merge(branch).unwrap().merged  # 1",
         "branch.discard()",

@@ -293,17 +293,24 @@ def _kinship(branch: Store) -> tuple[tuple[Head, int], str, Head]:
 def _rows_of(branch: Store, done: Head, head: Head) -> Iterator[Fact]:
     """Yield the events of a branch after some that were merged, proved by its chain."""
     seq, previous = done
-    if seq > head.seq:
-        refuse(f"{branch.path} was rolled back behind event {seq}, which was merged", ErrorCode.CONFLICT)
+    branch.begin_read()
+    try:
+        kept = branch.log.hash_at(GRAPH, seq)
+    finally:
+        branch.end_read()
+    if kept != previous:
+        reason = "rolled back behind it" if kept is not None or head.seq < seq else "compacted past it"
+        refuse(
+            f"event {seq} of {branch.path} was merged, and then the branch was {reason}", ErrorCode.CONFLICT
+        )
     for row in branch.read(GRAPH, after=seq):
         if seq == head.seq:
             break
         seq += 1
         if row.seq != seq or row_hash(previous, GRAPH, *row[:8]) != row.hash:
             refuse(
-                f"event {seq} of {branch.path} does not continue what was merged before: it was rolled back, "
-                "or is damaged",
-                ErrorCode.CONFLICT,
+                f"event {seq} of {branch.path} does not have its hash: verify the branch",
+                ErrorCode.INTEGRITY_BROKEN,
             )
         previous = row.hash
         yield Fact(row, decode(row.body))
