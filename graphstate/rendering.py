@@ -19,6 +19,11 @@ _SUMMARIES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "NodeStatusChanged": lambda b: f"node {b['id']} is {b['status']}",
     "EdgeUpserted": lambda b: f"edge {b['id']}: {b['src']} -> {b['dst']} [{b['kind']}]",
     "EdgeRemoved": lambda b: f"edge removed {b['id']}",
+    "TransitionMerged": lambda b: f"{b['from']} -> {b['to']} via {b['edgeId']}, in a branch",
+    "StateRestored": lambda b: f"a row of table {b['table']}",
+    "Forked": lambda b: f"branches off at {b['seq']}",
+    "Merged": lambda b: f"{b['merged']} events of a branch, its {b['from']} to {b['to']}",
+    "Imported": lambda b: f"{b['imported']} events of a bundle, its {b['from']} to {b['to']}",
     "CheckpointCreated": lambda b: f"checkpoint {b['name']} @ {b['seq']}",
 }
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from typing import BinaryIO, TypeAlias
 
-from graphstate._canonical import decode
+from graphstate._canonical import Json, decode
 from graphstate.bundle import (
     MAX_EVENTS,
     VERSION,
@@ -440,16 +440,13 @@ class _Import:
         header, store = self._bundle.header, self._store
         if header.tables:
             self.origin = header.origin.hash.hex()
-        numbers: dict[str, int] = {}
+        order = _Order()
         for number, (table, row) in enumerate(self._bundle.base_rows(), 1):
             if table == "policy_lock" or (table == "state" and row[:1] == [_OWN_STATE]):
                 continue
             body = {"table": table, "row": row, "id": row[1] if table == "node" and len(row) > 1 else None}
             admit(store, "StateRestored", IMPORT, body)
-            if table in ("node", "edge", "experience"):
-                if row[0] <= numbers.get(table, -1):
-                    refuse(f"the rows of table {table!r} are not in order")
-                numbers[table] = row[0]
+            order.check(table, row)
             at, cause = header.at or 0, f"import/{self.origin[:32]}/base-{number}"
             yield Adopted(at, store.ids.next("E"), "StateRestored", IMPORT, IMPORT, cause, body)
 
@@ -482,6 +479,27 @@ class _Import:
                 refuse(f"event {seq} is not the one that was imported before", ErrorCode.CONFLICT)
             if fact.row.seq > seq:
                 yield fact
+
+
+class _Order:
+    """The rows of a base as they come: each key once, and experience only of what is there."""
+
+    #: columns of the key, where it is not one
+    _KEYS: Mapping[str, int] = {"zone_member": 2, "rule": 2}
+
+    def __init__(self) -> None:
+        self._last: dict[str, list[Json]] = {}
+        self._known: set[int] = set()
+
+    def check(self, table: str, row: list[Json]) -> None:
+        key = row[: self._KEYS.get(table, 1)]
+        if table in self._last and not self._last[table] < key:
+            refuse(f"the rows of table {table!r} are not in order")
+        self._last[table] = key
+        if table in ("node", "edge"):
+            self._known.add(2 * row[0] + (table == "edge"))
+        elif table == "experience" and row[0] not in self._known:
+            refuse(f"experience {row[0]} is of no node or edge")
 
 
 class _Foreign(Merging):

@@ -165,7 +165,9 @@ class Merging(Intake):
     def _has_edge(self, body: dict[str, Json]) -> bool:
         edge_id = body.get("edgeId")
         edge = self._store.projection.edge(edge_id) if isinstance(edge_id, str) else None
-        return edge is not None and body.get("to", edge.dst) == edge.dst
+        if edge is None or edge.kind != "transition":
+            return False
+        return body.get("to", edge.dst) == edge.dst and body.get("from") in (None, edge.src)
 
     def _is_repeated(self, row: Row) -> bool:
         """Say whether the call that made this event was also answered on this side."""

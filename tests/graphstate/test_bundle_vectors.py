@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from graphstate import Adaptogen, Fail, Merged, Misuse, VerbFailed
-from graphstate._canonical import decode, encode
+from graphstate._canonical import Json, decode, encode
 from graphstate.events import GRAPH
 from tests.graphstate.bundles import (
     bundle_of,
@@ -598,7 +598,7 @@ def test_d34_bundles_of_version_1_are_read(make: Make) -> None:
             assert (copy.imported.version, copy.imported.imported) == (1, 12)
             assert copy.cursor() == ["a"]
             invariants(copy)
-    for wrong in (
+    wrongs: tuple[Json, ...] = (
         {"schema_version": 2, "events": []},
         {"schema_version": True, "events": []},
         {"schema_version": 1},
@@ -610,7 +610,8 @@ def test_d34_bundles_of_version_1_are_read(make: Make) -> None:
         {"schema_version": 1, "events": [{"type": "NodeExploded", "payload": {}}]},
         {"schema_version": 1, "events": [{"type": "NodeUpserted", "payload": {"id": "a"}}]},
         [],
-    ):
+    )
+    for wrong in wrongs:
         with pytest.raises(VerbFailed):
             taken_in(encode(wrong))
     with pytest.raises(VerbFailed, match="version 1 does not tell"):
