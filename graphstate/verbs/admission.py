@@ -165,9 +165,13 @@ def _zone_deleted(store: Store, body: Body) -> None:
 
 
 def _policy_locked(store: Store, body: Body) -> None:
+    _policy_unlocked(store, body)
+    arguments.text(_field(body, "reason"), "reason", MAX_LABEL)
+
+
+def _policy_unlocked(store: Store, body: Body) -> None:
     arguments.choice(_field(body, "scope"), "scope", ("edge", "zone", "tunables", "cursor"))
     arguments.text(_field(body, "id"), "id", MAX_NAME)
-    arguments.text(body.get("reason", ""), "reason", MAX_LABEL)
 
 
 def _flag(value: object, what: str) -> None:
@@ -254,11 +258,23 @@ def _edges_reweighted(store: Store, body: Body) -> None:
 
 
 def _migrated(store: Store, body: Body) -> None:
-    """A note: nothing is made from it."""
+    arguments.name(_field(body, "kind"), "kind")
+    _field(body, "toVersion")
+    arguments.whole(_field(body, "migrated"), "migrated", least=0, most=_MAX_INT)
 
 
-def _taken_over(store: Store, body: Body) -> None:
+def _merged(store: Store, body: Body) -> None:
+    _taken_over(body, "merged")
+
+
+def _imported(store: Store, body: Body) -> None:
+    _taken_over(body, "imported")
+
+
+def _taken_over(body: Body, count: str) -> None:
     arguments.identifier(_field(body, "origin"), "origin")
+    for number in ("from", count):
+        arguments.whole(_field(body, number), number, least=0, most=_MAX_INT)
     upto = arguments.whole(_field(body, "to"), "to", least=0, most=_MAX_INT)
     if parsed_head(_field(body, "head")) is None and upto:
         refuse(f"head must be a number and 64 hexadecimal digits, not {shown(body['head'])}")
@@ -411,7 +427,7 @@ EVENTS: Mapping[str, Event] = {
     "EnforcementChanged": Event(_enforcement_changed, _of_scope),
     "ZoneDeleted": Event(_zone_deleted, _of("zone", "name")),
     "PolicyLocked": Event(_policy_locked, _of_lock),
-    "PolicyUnlocked": Event(_policy_locked, _of_lock),
+    "PolicyUnlocked": Event(_policy_unlocked, _of_lock),
     "EdgesReweighted": Event(_edges_reweighted),
     "CursorMoved": Event(_cursor_moved, moves=True),
     "TransitionTaken": Event(_transition_taken, moves=True),
@@ -421,8 +437,8 @@ EVENTS: Mapping[str, Event] = {
     "RewardApplied": Event(_reward_applied, moves=True),
     "ConfigSet": Event(_config_set, _of("tunable", "key")),
     "Migrated": Event(_migrated),
-    "Imported": Event(_taken_over),
-    "Merged": Event(_taken_over),
+    "Imported": Event(_imported),
+    "Merged": Event(_merged),
     "StateRestored": Event(_state_restored, _of_row),
 }
 

@@ -67,6 +67,8 @@ def invariants(graph: Adaptogen) -> None:
     report = graph.verify_integrity(deep=True)
     assert report.ok, report
     assert not graph.topo().cyclic
+    assert all(entry.summary for entry in graph.history(limit=1_000))
+    assert graph.render()
     state = live(graph)
     nodes = {row[1] for row in state["node"]}
     assert all({row[2], row[3]} <= nodes for row in state["edge"])
