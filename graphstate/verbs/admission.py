@@ -23,7 +23,7 @@ from graphstate.verbs.intuition import MAX_REWARD
 from graphstate.verbs.memory import STATUSES, known
 from graphstate.verbs.structure import EDGE_KINDS, MODES, _refuse_cycle, known_edge
 
-__all__ = ("EVENTS", "LOCKS", "OWN_AFFAIRS", "STATE", "Event", "Key", "admit", "touched")
+__all__ = ("EVENTS", "LOCKS", "OWN_AFFAIRS", "STATE", "STATE_LEFT_OUT", "Event", "Key", "admit", "touched")
 
 #: What an event changes: (node, id), (edge, id), (zone, name), (lock, what) or (tunable, key).
 Key: TypeAlias = tuple[str, str]
@@ -331,6 +331,8 @@ def _edge_row(store: Store, row: list[Json]) -> None:
         refuse(f"edge {name!r} stands twice in the base")
     _edge(store, name, src, dst, kind, label, guard, enforcement, weight)
     arguments.number(learned, "learned_weight")
+    for mode in row[13:]:
+        _learned(mode)
     for value, what in ((no, "no"), (version, "version")):
         _whole(value, what, 1)
     for value, what in ((created, "created_seq"), (updated, "updated_seq")):
@@ -380,6 +382,38 @@ def _tunable_row(store: Store, row: list[Json]) -> None:
     _config_set(store, {"key": key, "value": _json_column(value, "value")})
 
 
+def _zone_row(store: Store, row: list[Json]) -> None:
+    no, name, intra, boundary, learned_intra, learned_boundary, version, created, updated = row[:9]
+    arguments.identifier(name, "zone name")
+    for mode in (intra, boundary):
+        _mode(mode, "mode")
+    for mode in (learned_intra, learned_boundary):
+        _learned(mode)
+    for value, what in ((no, "no"), (version, "version")):
+        _whole(value, what, 1)
+    for value, what in ((created, "created_seq"), (updated, "updated_seq")):
+        _whole(value, what)
+
+
+def _learned(mode: Json) -> None:
+    if mode is not None:
+        _mode(mode, "learned mode")
+
+
+def _zone_member_row(store: Store, row: list[Json]) -> None:
+    zone, node = row
+    arguments.identifier(zone, "zone name")
+    known(store, node)
+
+
+def _rule_row(store: Store, row: list[Json]) -> None:
+    scope, name, violations, clean = row
+    arguments.choice(scope, "scope", _SCOPES)
+    arguments.identifier(name, "id of a rule")
+    for value in (violations, clean):
+        _whole(value, "a number of a rule")
+
+
 #: Every table that a base may hold, with the check of one of its rows.
 STATE: Mapping[str, Callable[[Store, list[Json]], None]] = {
     "node": _node_row,
@@ -387,7 +421,13 @@ STATE: Mapping[str, Callable[[Store, list[Json]], None]] = {
     "experience": _experience_row,
     "state": _state_row,
     "tunable": _tunable_row,
+    "zone": _zone_row,
+    "zone_member": _zone_member_row,
+    "rule": _rule_row,
 }
+
+#: Tables of a base that are left out.
+STATE_LEFT_OUT = frozenset({"policy_lock"})
 
 
 # ------------------------------------------------------------------------- the table

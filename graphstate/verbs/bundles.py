@@ -29,7 +29,7 @@ from graphstate.store.db import Durability
 from graphstate.store.placing import placed, translated
 from graphstate.store.store import Adopted
 from graphstate.verbs import arguments
-from graphstate.verbs.admission import LOCKS, admit
+from graphstate.verbs.admission import LOCKS, STATE_LEFT_OUT, admit
 from graphstate.verbs.arguments import refuse
 from graphstate.verbs.intake import STRATEGIES, Intake, Merging, OnConflict, changes, lowest, refused
 from graphstate.verbs.verb import Verbs, answer, query, verb
@@ -442,7 +442,7 @@ class _Import:
             self.origin = header.origin.hash.hex()
         order = _Order()
         for number, (table, row) in enumerate(self._bundle.base_rows(), 1):
-            if table == "policy_lock" or (table == "state" and row[:1] == [_OWN_STATE]):
+            if table in STATE_LEFT_OUT or (table == "state" and row[:1] == [_OWN_STATE]):
                 continue
             body = {"table": table, "row": row, "id": row[1] if table == "node" and len(row) > 1 else None}
             admit(store, "StateRestored", IMPORT, body)
