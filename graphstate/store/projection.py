@@ -364,13 +364,6 @@ class Projection:
         moves = state.moves + 1
         self._put_cursor(actor, nodes if to in nodes else (*nodes, to), moves)
         self._unwritten[f"trail/{actor}/{moves % TRAIL}"] = f'{{"edge":"{edge}","move":{moves},"to":"{to}"}}'
-        self._visit(row, edge, to)
-
-    def _transition_merged(self, row: Row, body: dict[str, Json]) -> None:
-        # A move that was made elsewhere: what it teaches counts, nobody here has moved.
-        self._visit(row, body["edgeId"], body["to"])
-
-    def _visit(self, row: Row, edge: str, to: str) -> None:
         for kind, scope in (("edge", edge), ("node", to)):
             stat = self._touch(kind, scope, row.seq)
             if stat is not None:
@@ -418,6 +411,13 @@ class Projection:
             self._db.run("UPDATE edge SET created_seq = ?1, updated_seq = ?1 WHERE no = ?2", (row.seq, no))
         elif table == "experience":
             self._db.run("UPDATE experience SET last_seq = ? WHERE no = ? AND last_seq > 0", (row.seq, no))
+
+    def _transition_merged(self, row: Row, body: dict[str, Json]) -> None:
+        # A move that was made elsewhere: what it teaches counts, nobody here has moved.
+        for kind, scope in (("edge", body["edgeId"]), ("node", body["to"])):
+            stat = self._touch(kind, scope, row.seq)
+            if stat is not None:
+                stat.visits += 1
 
     def _forked(self, row: Row, body: dict[str, Json]) -> None:
         fork = {"seq": body["seq"], "hash": body["hash"], "at_seq": row.seq}
