@@ -33,6 +33,8 @@ from tests.graphstate.bundles import (
 )
 from tests.graphstate.conftest import Clock, Golden
 
+pytestmark = pytest.mark.timeout(1_800)
+
 FULL = os.environ.get("RELIABILITY") == "full"
 
 

@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +21,9 @@ from tests.strategies import graph_steps
 
 FULL = os.environ.get("RELIABILITY") == "full"
 SEVERAL = settings(max_examples=1_000 if FULL else 50, deadline=None)
-MANY = settings(max_examples=2_000 if FULL else 100, deadline=None)
+MANY = settings(max_examples=1_000 if FULL else 100, deadline=None)
+
+pytestmark = pytest.mark.timeout(1_800 if FULL else 120)
 
 Steps = Sequence[tuple[str, dict[str, Any]]]
 
