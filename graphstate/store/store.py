@@ -538,6 +538,15 @@ class Store:
         """Say whether a unit is open: what is read now may never be committed."""
         return self._depth > 0
 
+    def sibling(self, path: str) -> Store:
+        """Open another file with the clock, the randomness and the durability of this one."""
+        level: Durability = "power" if self.durability == "power" else "process"
+        return Store.open(path, now=self.now, rand=self.rand, durability=level)
+
+    def follows(self, before: Head, row: Row) -> bool:
+        """Say whether a row of the graph's stream continues the chain after another one."""
+        return row.seq == before.seq + 1 and row_hash(before.hash, GRAPH, *row[:8]) == row.hash
+
     def base(self) -> Base | None:
         """Return the earliest state that leads with the rows after it to the head.
 

@@ -21,11 +21,10 @@ from graphstate.bundle import (
     refuse_bundle,
 )
 from graphstate.errors import ErrorCode, IntegrityBroken, VerbFailed
-from graphstate.events import GENESIS, GRAPH, Draft, Head, Row, row_hash
+from graphstate.events import GENESIS, GRAPH, Draft, Head, Row
 from graphstate.model import Exported, Imported, Merged
 from graphstate.results import Fail, Ok, Result
 from graphstate.store import MEMORY, Store
-from graphstate.store.db import Durability
 from graphstate.store.placing import placed, translated
 from graphstate.store.store import Adopted
 from graphstate.verbs import arguments
@@ -193,15 +192,13 @@ def _base_rows(store: Store, base: Base | None) -> Iterator[tuple[str, str]]:
 
 def _proved_rows(store: Store, base: Base | None, origin: Head) -> Iterator[Row]:
     """Yield the rows after the base as long as the chain holds: what is written can be read."""
-    seq, previous = origin
-    proved = base is None
+    end, proved = origin, base is None
     for row in store.log.read(GRAPH, after=origin.seq):
-        seq += 1
-        if row.seq != seq or row_hash(previous, GRAPH, *row[:8]) != row.hash:
-            raise IntegrityBroken(f"event {seq} of {store.path} does not have its hash")
+        if not store.follows(end, row):
+            raise IntegrityBroken(f"event {end.seq + 1} of {store.path} does not have its hash")
         if base is not None and not proved:
             proved = records(row.type, decode(row.body), base.head.seq, base.digest)
-        previous = row.hash
+        end = Head(row.seq, row.hash)
         yield row
     if not proved:
         raise IntegrityBroken(f"no event of {store.path} recorded the state that its log begins with")
@@ -217,9 +214,7 @@ def _time_of(store: Store, head: Head) -> int | None:
 
 
 def _reopened(graph: Verbs, path: str) -> Verbs:
-    level: Durability = "power" if graph.store.durability == "power" else "process"
-    store = Store.open(path, now=graph.store.now, rand=graph.store.rand, durability=level)
-    return type(graph)(store, actor=graph.actor, trust=graph.trust)
+    return type(graph)(graph.store.sibling(path), actor=graph.actor, trust=graph.trust)
 
 
 def _forked(graph: Verbs, path: str) -> Verbs:
@@ -292,29 +287,29 @@ def _kinship(branch: Store) -> tuple[tuple[Head, int], str, Head]:
 
 def _rows_of(branch: Store, done: Head, head: Head) -> Iterator[Fact]:
     """Yield the events of a branch after some that were merged, proved by its chain."""
-    seq, previous = done
     branch.begin_read()
     try:
-        kept = branch.log.hash_at(GRAPH, seq)
+        kept = branch.log.hash_at(GRAPH, done.seq)
     finally:
         branch.end_read()
-    if kept != previous:
-        reason = "rolled back behind it" if kept is not None or head.seq < seq else "compacted past it"
+    if kept != done.hash:
+        reason = "rolled back behind it" if kept is not None or head.seq < done.seq else "compacted past it"
         refuse(
-            f"event {seq} of {branch.path} was merged, and then the branch was {reason}", ErrorCode.CONFLICT
+            f"event {done.seq} of {branch.path} was merged, and then the branch was {reason}",
+            ErrorCode.CONFLICT,
         )
-    for row in branch.read(GRAPH, after=seq):
-        if seq == head.seq:
+    end = done
+    for row in branch.read(GRAPH, after=done.seq):
+        if end.seq == head.seq:
             break
-        seq += 1
-        if row.seq != seq or row_hash(previous, GRAPH, *row[:8]) != row.hash:
+        if not branch.follows(end, row):
             refuse(
-                f"event {seq} of {branch.path} does not have its hash: verify the branch",
+                f"event {end.seq + 1} of {branch.path} does not have its hash: verify the branch",
                 ErrorCode.INTEGRITY_BROKEN,
             )
-        previous = row.hash
+        end = Head(row.seq, row.hash)
         yield Fact(row, decode(row.body))
-    if (seq, previous) != head:
+    if end != head:
         refuse(f"{branch.path} changed while it was merged", ErrorCode.CONFLICT)
 
 
