@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphstate import Adaptogen, Fail, Merged, Misuse, VerbFailed
+from graphstate import Adaptogen, Fail, Merged, Misuse, VerbFailed, export_state, import_state
 from graphstate._canonical import Json, decode, encode
 from graphstate.events import GRAPH
 from tests.graphstate.bundles import (
@@ -626,3 +626,39 @@ def test_d34_a_bundle_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         Adaptogen.import_state(tmp_path / "g.db", io.StringIO("{}"))  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------------------------------------------ one moment
+
+
+class Interrupted(io.BytesIO):
+    """Somebody else writes whenever a line goes out."""
+
+    def __init__(self, other: Adaptogen) -> None:
+        super().__init__()
+        self.other, self.lines = other, 0
+
+    def write(self, line: Any, /) -> int:
+        self.lines += 1
+        self.other.remember(f"late-{self.lines}").unwrap()
+        return super().write(line)
+
+
+def test_an_export_shows_one_moment_whoever_writes_meanwhile(make: Make, tmp_path: Path) -> None:
+    graph = populate(make(path=tmp_path / "g.db"))
+    before, wanted = bundle_of(graph), live(graph)
+    with Adaptogen.open(tmp_path / "g.db", seed=False) as other:
+        file = Interrupted(other)
+        graph.export(file).unwrap()
+    assert file.lines > 10
+    assert file.getvalue() == before
+    with taken_in(before) as copy:
+        assert live(copy) == wanted
+    assert live(graph) != wanted
+
+
+def test_a_verb_of_the_module_does_the_same(make: Make, tmp_path: Path) -> None:
+    graph = make("a")
+    assert export_state(graph, tmp_path / "b").unwrap() == graph.export(io.BytesIO()).unwrap()
+    with import_state(":memory:", tmp_path / "b") as copy:
+        assert live(copy) == live(graph)
