@@ -15,9 +15,10 @@ from graphstate.store import MEMORY, LockMode, Store, Unit
 from graphstate.store.db import Durability as DurabilityLevel
 from graphstate.store.placing import placed, remove_database
 from graphstate.verbs import arguments
-from graphstate.verbs.bundles import Bundles, Source, Target, readable, take_in
+from graphstate.verbs.bundles import Bundles, Target
 from graphstate.verbs.durability import Durability
 from graphstate.verbs.fsm import Moving
+from graphstate.verbs.importing import Source, readable, take_in
 from graphstate.verbs.intake import OnConflict
 from graphstate.verbs.intuition import Intuition
 from graphstate.verbs.memory import Memory

@@ -19,7 +19,10 @@ from graphstate.events import GRAPH, Draft, Row
 from graphstate.model import MergeConflict
 from graphstate.store import Store
 from graphstate.store.store import Adopted
+from graphstate.verbs import arguments
 from graphstate.verbs.admission import LOCKS, OWN_AFFAIRS, Key, admit, touched
+from graphstate.verbs.arguments import refuse
+from graphstate.verbs.restoring import Order
 
 __all__ = ("STRATEGIES", "TRUST", "Intake", "Merging", "OnConflict", "changes", "lowest", "refused")
 
@@ -66,11 +69,16 @@ class Intake:
         mark: Written with the event's number into the column ``cause`` of each event.
         actor: Whose they are where the origin does not say.
         trust: What is made elsewhere is trusted no more than this.
+        order: The events may begin with the rows of a state.
     """
 
-    def __init__(self, store: Store, *, mark: str, actor: str, trust: str) -> None:
+    def __init__(
+        self, store: Store, *, mark: str, actor: str, trust: str, order: Order | None = None
+    ) -> None:
         self._store, self.mark, self._actor, self.trust = store, mark, actor, trust
         self.left_out = 0
+        # Rows of a state come first or not at all, as in the log of a graph that was imported.
+        self._order = order
         #: the least trust of what was taken over
         self.lowest = trust
 
@@ -88,10 +96,18 @@ class Intake:
         if row.type in OWN_AFFAIRS or row.type in LOCKS:
             return None
         self._check(row, body)
+        if row.type != "StateRestored":
+            self._order = None
+        elif self._order is None:
+            refuse("a row of a state must stand before all other events")
+        else:
+            self._order.check(body["table"], body["row"])
         return self._adopted(row, row.type, body)
 
     def _check(self, row: Row, body: dict[str, Json]) -> None:
         actor = row.actor or self._actor
+        if row.id is not None:
+            arguments.name(row.id, "the id of an event")
         admit(self._store, row.type, actor, body)
         refuse_locked = _refuse_locked()
         if refuse_locked is not None:
@@ -135,6 +151,12 @@ class Merging(Intake):
     def _kept(self, fact: Fact) -> Adopted | None:
         row, body = fact
         key = touched(row.type, body)
+        if row.type == "StateRestored":
+            refuse(
+                "what began with a state can only be imported into an empty graph",
+                ErrorCode.CONFLICT,
+                hint="import it into a new file",
+            )
         if row.type in OWN_AFFAIRS or row.type == "CursorMoved" or self._is_repeated(row):
             return None
         if key in self._left or (row.type in _ABOUT_EDGES and not self._has_edge(body)):

@@ -20,7 +20,8 @@ from graphstate import Adaptogen, Row, VerbFailed
 from graphstate._canonical import Json, decode, encode, encode_text
 from graphstate.bundle import MAX_LINE
 from graphstate.store.snapshot import LOAD_ROW
-from graphstate.verbs.admission import EVENTS, OWN_AFFAIRS, STATE, STATE_LEFT_OUT
+from graphstate.verbs.admission import EVENTS, OWN_AFFAIRS
+from graphstate.verbs.restoring import STATE, STATE_LEFT_OUT
 from tests.graphstate.bundles import (
     bundle_of,
     invariants,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from graphstate import Fail, VerbFailed
-from graphstate.verbs.bundles import take_in
+from graphstate.verbs.importing import take_in
 from tests.graphstate.bundles import bundle_of, invariants, live, prune, taken_in
 from tests.graphstate.conftest import Make
 

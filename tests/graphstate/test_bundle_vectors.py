@@ -540,7 +540,7 @@ def test_d34_the_same_bundle_twice_and_a_later_one_add_only_what_is_new(make: Ma
     second = bundle_of(origin)
     target = make("own", path=":memory:")
     target.set_cursor(["own"]).unwrap()
-    from graphstate.verbs.bundles import take_in
+    from graphstate.verbs.importing import take_in
 
     def take(bundle: bytes) -> Any:
         return take_in(target, io.BytesIO(bundle), merge=True, on_conflict="fail", expect_head=None)
@@ -582,10 +582,29 @@ def test_d34_a_bundle_with_a_base_needs_an_empty_graph(make: Make) -> None:
     graph = populate(make())
     prune(graph)
     bundle = bundle_of(graph)
-    from graphstate.verbs.bundles import take_in
+    from graphstate.verbs.importing import take_in
 
     with pytest.raises(VerbFailed, match="compacted"):
         take_in(make("x"), io.BytesIO(bundle), merge=True, on_conflict="ours", expect_head=None)
+    with taken_in(bundle) as copy:
+        again = bundle_of(copy)
+    rows = rows_of(again)
+    assert rows[0].type == "StateRestored"
+    with taken_in(again) as copy:
+        assert live(copy) == live(graph)
+    with pytest.raises(VerbFailed, match="empty graph"):
+        take_in(make("x"), io.BytesIO(again), merge=True, on_conflict="ours", expect_head=None)
+    kinds_of_rows = [decode(row.body).get("table") for row in rows]
+    for forged in (
+        [rows[0], *rows],
+        [*rows, rows[0]],
+        [*rows[:3], rows[2], *rows[3:]],
+        rows[1:],
+        [row for row, kind in zip(rows, kinds_of_rows, strict=True) if kind != "edge"],
+        [*rows, rows[kinds_of_rows.index("state")]],
+    ):
+        with pytest.raises(VerbFailed):
+            taken_in(rechained(forged))
 
 
 def test_d34_bundles_of_version_1_are_read(make: Make) -> None:

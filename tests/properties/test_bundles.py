@@ -113,7 +113,7 @@ def merge_and_compare(main: Adaptogen, child: Adaptogen, strategy: Literal["fail
 @given(ours=graph_steps(12), theirs=graph_steps(12), strategy=st.sampled_from(["fail", "ours", "theirs"]))
 def test_an_import_into_a_graph_leaves_a_sound_graph(ours: Steps, theirs: Steps, strategy: str) -> None:
     from graphstate import VerbFailed
-    from graphstate.verbs.bundles import take_in
+    from graphstate.verbs.importing import take_in
 
     with sown() as main, Adaptogen.open(seed=False) as other:
         perform(main, ours)
