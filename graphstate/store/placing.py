@@ -6,7 +6,6 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from tempfile import mkstemp
 
 from graphstate.errors import ErrorCode, ReadOnly, StorageFull, StoreError, VerbFailed
 
@@ -28,6 +27,8 @@ def placed(path: str, *, overwrite: bool = False) -> Iterator[str]:
         VerbFailed: Conflict if something has the name and ``overwrite`` is not set.
         ReadOnly, StorageFull: The folder cannot be written.
     """
+    from tempfile import mkstemp  # slow to import, and most processes never place a file
+
     if "\0" in path:
         raise VerbFailed(ErrorCode.INVALID_INPUT, f"the name of a file cannot hold NUL: {path!r:.80}")
     if not overwrite and os.path.lexists(path):
