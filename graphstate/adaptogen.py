@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from graphstate.errors import ErrorCode, Misuse
 from graphstate.events import GRAPH, Draft, IdGen
 from graphstate.manifest import describe as _describe
-from graphstate.model import Exported, Imported, Recovery
+from graphstate.model import Exported, Imported, OnConflict, Recovery
 from graphstate.results import Fail, Ok, Result
 from graphstate.store import MEMORY, LockMode, Store, Unit
 from graphstate.store.db import Durability as DurabilityLevel
@@ -18,13 +18,14 @@ from graphstate.verbs import arguments
 from graphstate.verbs.bundles import Bundles, Target
 from graphstate.verbs.durability import Durability
 from graphstate.verbs.fsm import Moving
-from graphstate.verbs.importing import Source, readable, take_in
-from graphstate.verbs.intake import OnConflict
 from graphstate.verbs.intuition import Intuition
 from graphstate.verbs.memory import Memory
 from graphstate.verbs.observe import Observation
 from graphstate.verbs.structure import Structure
 from graphstate.verbs.verb import Verbs
+
+if TYPE_CHECKING:
+    from graphstate.verbs.importing import Source
 
 __all__ = ("Adaptogen", "DState", "OpenOptions", "export_state", "import_state")
 
@@ -185,6 +186,8 @@ class Adaptogen(Verbs):
         cls, path: str, bundle: Source, merge: bool, on_conflict: OnConflict, expect_head: str | None,
         options: OpenOptions,
     ) -> Adaptogen:  # fmt: skip
+        from graphstate.verbs.importing import readable, take_in
+
         with readable(bundle) as file:
             graph = cls.open(path, seed=False, **options)
             try:

@@ -24,6 +24,7 @@ __all__ = (
     "Metrics",
     "Move",
     "Node",
+    "OnConflict",
     "Outcome",
     "Recovery",
     "Rewarded",
@@ -43,6 +44,9 @@ Status: TypeAlias = Literal["active", "archived", "deprecated"]
 EdgeKind: TypeAlias = Literal["transition", "dependency", "reference"]
 Enforcement: TypeAlias = Literal["off", "soft", "hard"]
 T = TypeVar("T")
+
+#: What a merge does where both sides changed something.
+OnConflict: TypeAlias = Literal["fail", "ours", "theirs"]
 
 Trust: TypeAlias = Literal["developer", "person", "model", "tool", "import"]
 

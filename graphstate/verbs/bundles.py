@@ -18,13 +18,12 @@ from graphstate.bundle import (
 )
 from graphstate.errors import ErrorCode, IntegrityBroken
 from graphstate.events import GENESIS, GRAPH, Draft, Head, Row
-from graphstate.model import Exported, Merged
+from graphstate.model import Exported, Merged, OnConflict
 from graphstate.results import Fail, Ok, Result
 from graphstate.store import MEMORY, Store
 from graphstate.store.placing import placed, translated
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
-from graphstate.verbs.intake import STRATEGIES, Merging, OnConflict, changes, lowest, refused
 from graphstate.verbs.verb import Verbs, answer, query, verb
 
 __all__ = ("Bundles", "Target")
@@ -122,6 +121,9 @@ class _Merge(Verbs):
     def _merge(
         self, branch: Verbs, *, on_conflict: OnConflict, actor: str | None, cause: str | None
     ) -> Result[Merged]:
+        # Most processes never merge, and a command waits for every import.
+        from graphstate.verbs.intake import STRATEGIES, Merging, changes, lowest, refused
+
         arguments.choice(on_conflict, "on_conflict", STRATEGIES)
         by = self.actor if actor is None else arguments.identifier(actor, "actor")
         store, other = self.store, branch.store

@@ -15,12 +15,12 @@ from typing import BinaryIO, TypeAlias
 from graphstate.bundle import Bundle, Fact, refuse_bundle
 from graphstate.errors import ErrorCode, VerbFailed
 from graphstate.events import GENESIS, GRAPH, Draft, Head
-from graphstate.model import Imported
+from graphstate.model import Imported, OnConflict
 from graphstate.store.store import Adopted
 from graphstate.verbs import arguments
 from graphstate.verbs.admission import LOCKS, admit
 from graphstate.verbs.arguments import refuse
-from graphstate.verbs.intake import STRATEGIES, Intake, Merging, OnConflict, changes, refused
+from graphstate.verbs.intake import STRATEGIES, Intake, Merging, changes, refused
 from graphstate.verbs.restoring import STATE_LEFT_OUT, Order
 from graphstate.verbs.verb import Verbs
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from graphstate._canonical import Json, decode
 from graphstate.bundle import Fact
 from graphstate.errors import ErrorCode, VerbFailed
 from graphstate.events import GRAPH, Draft, Row
-from graphstate.model import MergeConflict
+from graphstate.model import MergeConflict, OnConflict
 from graphstate.store import Store
 from graphstate.store.store import Adopted
 from graphstate.verbs import arguments
@@ -24,9 +24,8 @@ from graphstate.verbs.admission import LOCKS, OWN_AFFAIRS, Key, admit, touched
 from graphstate.verbs.arguments import refuse
 from graphstate.verbs.restoring import Order
 
-__all__ = ("STRATEGIES", "TRUST", "Intake", "Merging", "OnConflict", "changes", "lowest", "refused")
+__all__ = ("STRATEGIES", "TRUST", "Intake", "Merging", "changes", "lowest", "refused")
 
-OnConflict: TypeAlias = Literal["fail", "ours", "theirs"]
 STRATEGIES = ("fail", "ours", "theirs")
 
 #: From the most trusted to the least.
