@@ -250,6 +250,9 @@ class NodeOrder(Protocol):
     def should_continue(self, result: LoopResult, index: int, /) -> Any:
         """Take note of how the newest node ended; true while there is another. May be awaitable."""
 
+    def take_up(self, results: Sequence[LoopResult], node: Any, /) -> None:
+        """Be where a run was that is resumed: how its nodes so far ended, and its newest node."""
+
     @property
     def complete(self) -> bool:
         """Whether every node has succeeded in this run."""
@@ -268,8 +271,13 @@ class ProjectMemory(Protocol):
     def bridge(self, *, task: str, node: str | None) -> OutcomeBridge:
         """Return the bridge of a run that stands for a node; with None, of one with its own nodes."""
 
-    def order(self, *, task: str, nodes: Sequence[Mapping[str, Any]], by: str) -> NodeOrder:
-        """Declare the nodes (``id``, ``goal``, ``after``) and return their order, ``listed`` or ``graph``."""
+    def order(
+        self, *, task: str, nodes: Sequence[Mapping[str, Any]], by: str, resumed: bool = False
+    ) -> NodeOrder:
+        """Declare the nodes (``id``, ``goal``, ``after``) and return their order, ``listed`` or ``graph``.
+
+        A run that is ``resumed`` does not begin at the task's start again.
+        """
 
     def learned(self) -> Sequence[str]:
         """Return what the memory has learned, a line each, for people."""

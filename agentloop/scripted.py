@@ -61,6 +61,10 @@ class ScriptedAdapter:
         """How many turns of the script have not been begun."""
         return max(0, len(self._turns) - len(self.prompts))
 
+    def skip(self, turns: int) -> None:
+        """Leave out turns that were played before a run was resumed."""
+        self.prompts += [()] * turns
+
     def abort(self, reason: str | None = None) -> bool:
         self.aborts.append(reason)
         return len(self.aborts) == 1

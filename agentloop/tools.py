@@ -286,6 +286,12 @@ class ToolAdapterWrapper:
                 return head, method
         return None
 
+    def accepts_key(self, name: str) -> bool:
+        """Return whether a repeated call can be told from a new one by its key."""
+        found = self.find(name)
+        tool = self._tools.get(found[0]) if found else None
+        return tool is not None and tool.accepts_key
+
     def read_only(self, name: str) -> bool:
         """Return whether calling this twice is declared to change nothing."""
         found = self.find(name)

@@ -12,6 +12,7 @@ from graphstate.errors import (
     ForeignDatabase,
     ForkedStore,
     GraphStateError,
+    GuardError,
     IntegrityBroken,
     LockHeld,
     Misuse,
@@ -24,6 +25,7 @@ from graphstate.errors import (
     VerbFailed,
 )
 from graphstate.events import GENESIS, GRAPH, Head, IdGen, Row, is_valid_id, row_hash
+from graphstate.guards import Evaluation, Guard, compile_guard, eval_guard
 from graphstate.model import (
     Breakdown,
     Checkpoint,
@@ -69,11 +71,14 @@ __all__ = (
     "DState",
     "Edge",
     "ErrorCode",
+    "Evaluation",
     "Exported",
     "Fail",
     "ForeignDatabase",
     "ForkedStore",
     "GraphStateError",
+    "Guard",
+    "GuardError",
     "Head",
     "HistoryEntry",
     "IdGen",
@@ -109,6 +114,8 @@ __all__ = (
     "UnitFailed",
     "UnsupportedVersion",
     "VerbFailed",
+    "compile_guard",
+    "eval_guard",
     "export_state",
     "import_state",
     "is_err",

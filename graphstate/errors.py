@@ -5,6 +5,7 @@ wrongly and finding damage raise. Each code's hint stands in one row of `HINTS`.
 
     GraphStateError
     ├── VerbFailed           a Fail was unwrapped, or a plain read could not answer
+    ├── GuardError (ValueError)   a text is not a guard
     ├── StoreError           carries the code a verb would answer with
     │   ├── Busy             another process held the file longer than busy_timeout_ms
     │   ├── Conflict         the head or version is not the expected one
@@ -36,6 +37,7 @@ __all__ = (
     "ForeignDatabase",
     "ForkedStore",
     "GraphStateError",
+    "GuardError",
     "IntegrityBroken",
     "LockHeld",
     "Misuse",
@@ -113,6 +115,14 @@ class VerbFailed(GraphStateError):
         super().__init__(f"{code}: {message} ({HINTS[code]})")
         self.code, self.message, self.details = code, message, dict(details or {})
         self.hint: str = self.details.get("hint", HINTS[code])
+
+
+class GuardError(GraphStateError, ValueError):
+    """The text is not a guard. `position` is the character that is wrong, counted from 0."""
+
+    def __init__(self, problem: str, *, position: int | None = None) -> None:
+        super().__init__(problem if position is None else f"{problem} at position {position}")
+        self.problem, self.position = problem, position
 
 
 class StoreError(GraphStateError):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphstate.errors import HINTS
+from graphstate.guards import guide
 from graphstate.tunables import TUNABLES
 from graphstate.verbs.bundles import Bundles
 from graphstate.verbs.durability import Durability
@@ -83,6 +84,7 @@ def describe() -> dict[str, Any]:
         },
         "errorCodes": [str(code) for code in HINTS],
         "errorHints": {str(code): hint for code, hint in HINTS.items()},
+        "guardDSL": guide(),
         "tunables": {
             key: {"default": row.default, "accepted": row.accepted, "meaning": row.meaning}
             for key, row in TUNABLES.items()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+from typing import Any
+
 from hypothesis import strategies as st
 
 from agentloop._canonical import Json
@@ -10,8 +13,12 @@ from agentloop.frames import NODE_COMPLETED, TEXT, TREE_FAILED, Frame
 __all__ = (
     "buffer_steps",
     "check_strings",
+    "deep_list",
     "frames",
     "graph_steps",
+    "guard_contexts",
+    "guard_texts",
+    "guards",
     "json_values",
     "limits",
     "overflow_strategies",
@@ -171,3 +178,118 @@ def graph_steps(max_size: int = 30) -> st.SearchStrategy[list[tuple[str, dict[st
         ),
         max_size=max_size,
     )  # fmt: skip
+
+
+#: Paths that the contexts below know, most of the time.
+_GUARD_PATHS = (
+    "a", "b", "c", "vars.a", "vars.b", "vars.list", "vars.list.0", "vars.list.length", "vars.missing", "vars.a.k",
+    "b.1", "in", "has", "exists", "true.x", "a.length",
+)  # fmt: skip
+_GUARD_LITERALS = (
+    "true", "false", "null", "0", "1", "-1", "2.5", "5.", "-0", "1.2.3", "9007199254740993", "''", "'a'", '"abc"', "'1'",
+    r"'it\'s'", r"'\n'", "'k'", f"'{'ab' * 40}'", "[]", "[1]",
+)  # fmt: skip
+_GUARD_SIGNS = ("==", "!=", "<", "<=", ">", ">=", "in", "has")
+
+
+def guards() -> st.SearchStrategy[str]:
+    """Guards that compile."""
+    space = st.sampled_from(["", " ", "\t", "\r\n"])
+    paths = st.sampled_from(_GUARD_PATHS)
+    asked = paths.filter(lambda path: path not in ("in", "has"))
+    atoms = (
+        paths
+        | st.sampled_from(_GUARD_LITERALS)
+        | st.builds("exists {}".format, asked)
+        | st.builds("exists({})".format, paths)
+    )
+    signs = st.sampled_from(_GUARD_SIGNS)
+
+    def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+        operands = atoms | st.builds("({})".format, inner) | st.builds("!{}{}".format, space, atoms)
+        lists = st.lists(inner, max_size=3).map(lambda parts: f"[{','.join(parts)}]")
+        compared = st.builds("{} {} {}".format, operands | lists, signs, operands | lists)
+        joined = st.builds("{}{}{}".format, inner, st.sampled_from(["&&", " || ", "\n&& "]), inner)
+        return compared | joined | lists | st.builds("({}{}{})".format, space, inner, space)
+
+    return st.recursive(
+        st.builds("{} {} {}".format, atoms, signs, atoms) | atoms, grown, max_leaves=8
+    ).filter(lambda text: len(text) <= 500)
+
+
+def guard_texts() -> st.SearchStrategy[str]:
+    """Guards, guards with a few characters changed, words of the language in a heap, and any text."""
+    words = st.sampled_from(
+        [*_GUARD_PATHS, *_GUARD_LITERALS, *_GUARD_SIGNS, *"!()[],", "&&", "||", " ", "not", "=", "."]
+    )
+    pieces = words | st.sampled_from(
+        ["constructor", "a.prototype", "'", '"', "\\", "-", "1e5", "\u00a0", "é", "\0"]
+    )
+    changes = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 3), pieces), min_size=1, max_size=3)
+
+    def changed(text: str, edits: list[tuple[int, int, str]]) -> str:
+        for place, removed, added in edits:
+            at = place % (len(text) + 1)
+            text = text[:at] + added + text[at + removed :]
+        return text
+
+    heaps = st.lists(pieces, max_size=10)
+    return (
+        guards()
+        | st.builds(changed, guards(), changes)
+        | heaps.map(" ".join)
+        | heaps.map("".join)
+        | st.text(max_size=30)
+        | st.binary(max_size=30).map(lambda data: data.decode("latin-1"))
+    )
+
+
+class _Hostile:
+    """Refuses to be compared, counted or true."""
+
+    def _refuse(self, *_: object) -> Any:
+        raise RuntimeError("not JSON")
+
+    __eq__ = __ne__ = __lt__ = __bool__ = __len__ = __iter__ = _refuse
+    __hash__ = object.__hash__
+
+
+class _Colour(StrEnum):
+    A = "a"
+
+
+def guard_contexts(*, hostile: bool = False) -> st.SearchStrategy[dict[str, Any]]:
+    """Contexts for `guards`; hostile ones hold what is not JSON, too, and what contains itself."""
+    loop: list[Any] = [1]
+    loop.append(loop)
+    plain = [
+        None, True, False, 0, 1, -1, 2.5, 1.0, -0.0, 2**53 + 1, 10**400, "", "a", "abc", "1", "it's", "ab" * 40, [], [1],
+        [1, "1", None], ["abc", "a"], [[1], [True]], {}, {"k": 1}, {"k": [1]}, {"1": "a"}, ("a", 1), _Colour.A, [_Colour.A],
+    ]  # fmt: skip
+    odd = [
+        float("nan"), float("inf"), [float("nan")], [float("inf")], 10**1_000, [10**1_000], b"a", {1}, object(), _Hostile(),
+        [_Hostile(), 1, "a"], {"k": _Hostile()}, {1: 1}, loop, [loop], "a" * 200_000, ["a"] * 20_000, list(range(6_000)),
+        {str(i): i for i in range(3_000)}, deep_list(200), {_Hostile(): 1, "k": 1},
+    ]  # fmt: skip
+    pool = [*plain, *odd] if hostile else plain
+    values = st.integers(0, len(pool) - 1).map(pool.__getitem__)
+    variables = st.fixed_dictionaries(
+        {}, optional={"a": values, "b": values, "list": values, "exists": values}
+    )
+    return st.fixed_dictionaries(
+        {"a": values, "b": values},
+        optional={
+            "c": values,
+            "vars": variables | values if hostile else variables,
+            "in": values,
+            "exists": values,
+        },
+    )
+
+
+def deep_list(depth: int) -> list[Any]:
+    """A list in a list in a list."""
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value

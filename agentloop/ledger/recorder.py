@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from agentloop._canonical import MAX_BYTES, Json, NotJson, encode
 from agentloop.determinism import Clock
+from agentloop.errors import LedgerUnavailable
 from agentloop.ledger.blobs import BLOB_LIMIT, BLOB_MARK, PROMPT, split_blobs
 from agentloop.ledger.chain import NO_ENTRIES, Chain
 from agentloop.ports import Head, LedgerEntry, LedgerStore
@@ -30,6 +31,7 @@ class Recorder:
 
     __slots__ = (
         "_blobs",
+        "_busy",
         "_chain",
         "_clock",
         "_flushed",
@@ -49,6 +51,7 @@ class Recorder:
         self._pending: list[LedgerEntry] = []
         self._blobs: dict[str, bytes] = {}
         self._synced = True
+        self._busy = False
 
     @property
     def head(self) -> Head:
@@ -105,14 +108,24 @@ class Recorder:
         an error the entries still wait, but the store may refuse them: the run should end.
 
         Raises:
-            LedgerError: As `LedgerStore.append`.
+            LedgerError: As `LedgerStore.append`; LedgerUnavailable also while an earlier flush
+                has not come back.
         """
         if self._store is None or not (self._pending or (sync and not self._synced)):
             return
+        if self._busy:
+            raise LedgerUnavailable(self.run, "the store has not answered an earlier append")
+        self._busy = True
+        try:
+            self._append(self._store, sync)
+        finally:
+            self._busy = False
+
+    def _append(self, store: LedgerStore, sync: bool) -> None:
         # Copies, entries first: what another thread records meanwhile stays for the next flush,
         # and no entry goes without its blobs.
         entries, blobs = self._pending[:], self._blobs.copy()
-        self._store.append(self.run, entries, expected=self._flushed, sync=sync, blobs=blobs)
+        store.append(self.run, entries, expected=self._flushed, sync=sync, blobs=blobs)
         del self._pending[: len(entries)]
         for digest in blobs:
             del self._blobs[digest]

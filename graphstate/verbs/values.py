@@ -5,11 +5,11 @@ Each check fails as the verb would that takes the part as an argument.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from graphstate._canonical import Json
-from graphstate.errors import ErrorCode, shown
+from graphstate.errors import ErrorCode, GuardError, shown
+from graphstate.guards import compile_guard
 from graphstate.store import Store
 from graphstate.tunables import refusal
 from graphstate.verbs import arguments
@@ -88,12 +88,8 @@ def check_edge(
 def _guard(value: Json) -> None:
     text = arguments.text(value, "guard", MAX_GUARD)
     try:
-        guards: Any = import_module("graphstate.guards")
-    except ModuleNotFoundError:
-        refuse("guards are not evaluated yet, so none can be stored", ErrorCode.GUARD_PARSE_ERROR)
-    try:
-        guards.compile_guard(text)
-    except guards.GuardError as error:
+        compile_guard(text)
+    except GuardError as error:
         refuse(f"the guard {shown(text)} does not compile: {error}", ErrorCode.GUARD_PARSE_ERROR)
 
 

@@ -280,6 +280,15 @@ def test_an_event_that_no_verb_would_make_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_guard_that_compiles_arrives() -> None:
+    rows = rows_of(clean())
+    edge = rows[-1]._replace(type="EdgeUpserted", body=encode(EDGE | {"guard": "to.open == true"}))
+    with taken_in(rechained([*rows, edge])) as copy:
+        arrived = copy.get_edge("e")
+        assert arrived is not None
+        assert arrived.guard == "to.open == true"
+
+
 def test_every_event_that_is_folded_or_shown_is_known_to_the_import() -> None:
     with Adaptogen.open(seed=False) as graph:
         folded = set(graph.store.projection._fold)

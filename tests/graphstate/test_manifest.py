@@ -61,7 +61,9 @@ def test_the_manifest_is_json_and_fresh() -> None:
     assert decode(encode(manifest)) == manifest
     manifest["verbs"].clear()
     assert describe()["verbs"]
-    assert set(manifest) == {"name", "summary", "verbs", "errorCodes", "errorHints", "tunables", "patterns"}
+    assert set(manifest) == {
+        "name", "summary", "verbs", "errorCodes", "errorHints", "guardDSL", "tunables", "patterns",
+    }  # fmt: skip
 
 
 def test_every_pattern_runs(make: Make) -> None:
