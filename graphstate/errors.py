@@ -80,6 +80,7 @@ class ErrorCode(StrEnum):
     BUSY = "Busy"
     STORAGE_FULL = "StorageFull"
     READ_ONLY = "ReadOnly"
+    INVALID_BUNDLE = "InvalidBundle"
 
 
 #: The recovery hint of each code, as `describe()` and every `Fail` show it.
@@ -104,6 +105,7 @@ HINTS: Mapping[ErrorCode, str] = {
     ErrorCode.BUSY: "another process is writing: retry, or open with a larger busy_timeout_ms",
     ErrorCode.STORAGE_FULL: "nothing was changed: free space on the disk, then retry",
     ErrorCode.READ_ONLY: "open the file without read_only, from a place that can be written",
+    ErrorCode.INVALID_BUNDLE: "nothing was imported: details.line is the line at fault; ask for a fresh export",
 }
 
 

@@ -30,6 +30,23 @@ _WHY = {
     "vars?": "digest of what the caller passed as vars",
 }
 
+_MOVE = {
+    "edgeId": _EDGE,
+    "from": "id of the node that was left, or null",
+    "to": "id of the node that was entered",
+    "clean": "true if the move was allowed without a warning",
+    "choice?": "what `step` chose from: scores by edge, and random draws if there were any",
+    "cleanRules?": "list of [scope, id] of the rules that were kept",
+    **_WHY,
+}
+_TAKEN_OVER = {
+    "origin": "hash of the event all of the origin's logs have in common",
+    "from": "the first event of the origin that was looked at",
+    "to": "the last one",
+    "head": "the origin's head, as seq:hash",
+    "leftOut": "how many events were left out",
+}
+
 #: Every type of event that this version writes or folds.
 EVENT_TYPES: Mapping[str, EventType] = {
     "NodeUpserted": EventType(
@@ -102,16 +119,10 @@ EVENT_TYPES: Mapping[str, EventType] = {
         {"set": "list of ids of nodes", **_REASON}, "puts the cursor of the event's actor on these nodes"
     ),
     "TransitionTaken": EventType(
-        {
-            "edgeId": _EDGE,
-            "from": "id of the node that was left, or null",
-            "to": "id of the node that was entered",
-            "clean": "true if the move was allowed without a warning",
-            "choice?": "what `step` chose from: scores by edge, and random draws if there were any",
-            "cleanRules?": "list of [scope, id] of the rules that were kept",
-            **_WHY,
-        },
-        "moves the cursor of the event's actor; edge and entered node count a visit",
+        _MOVE, "moves the cursor of the event's actor; edge and entered node count a visit"
+    ),
+    "TransitionMerged": EventType(
+        _MOVE, "a move that was made in a branch: edge and entered node count a visit, no cursor moves"
     ),
     "BlockedAttempt": EventType(
         {
@@ -158,6 +169,28 @@ EVENT_TYPES: Mapping[str, EventType] = {
             "digest": "SHA-256 of the state, in hex",
         },
         "none on the graph",
+    ),
+    "Forked": EventType(
+        {"seq": "the event of the other graph at which this one left it", "hash": "its hash, in hex"},
+        "remembers where this branch began",
+    ),
+    "Merged": EventType(
+        {**_TAKEN_OVER, "merged": "how many events were taken over"},
+        "remembers how far the branch is known",
+    ),
+    "Imported": EventType(
+        {
+            **_TAKEN_OVER,
+            "digest": "SHA-256 of the bundle, in hex",
+            "version": "of the bundle's form",
+            "imported": "how many events were taken over",
+            "pinned": "true if the caller knew the head beforehand",
+        },
+        "remembers how far the origin is known",
+    ),
+    "StateRestored": EventType(
+        {"table": "name of a table", "row": "list of its columns"},
+        "puts back a row of the state that a compacted bundle begins with",
     ),
     "Compacted": EventType(
         {

@@ -9,6 +9,7 @@ from graphstate.errors import HINTS
 from graphstate.event_types import EVENT_TYPES
 from graphstate.guards import OPERATORS, guide
 from graphstate.tunables import TUNABLES
+from graphstate.verbs.bundles import Bundles
 from graphstate.verbs.composing import Composing
 from graphstate.verbs.durability import Durability
 from graphstate.verbs.evolution import Evolution
@@ -45,6 +46,7 @@ VERBS: Mapping[type, tuple[str, ...]] = {
         "snapshot", "checkpoint", "list_checkpoints", "rollback", "cuts", "compact", "rebuild",
         "verify_integrity", "set_tunable", "get_tunables",
     ),
+    Bundles: ("export", "branch", "fork", "merge"),
     Observation: ("history", "changes", "subscribe", "metrics", "render", "to_mermaid", "to_dot", "head"),
 }  # fmt: skip
 
@@ -167,6 +169,12 @@ _PATTERNS: Mapping[str, tuple[str, ...]] = {
         'graph.derive_zone("s0", "toKind == \'state\'", ratify=True, name="known", intra="off")',
         'graph.lock_policy("zone", "known", reason="reviewed")',
         "graph.legal_moves()",
+    ),
+    "try_something_apart": (
+        'branch = graph.branch(":memory:").unwrap()',
+        'branch.remember("idea")',
+        "graph.merge(branch).unwrap().merged  # 1",
+        "branch.discard()",
     ),
     "several_verbs_in_one_commit": (
         "with graph.unit():",

@@ -20,17 +20,22 @@ __all__ = (
     "Edge",
     "EdgeKind",
     "Enforcement",
+    "Exported",
     "HistoryEntry",
+    "Imported",
     "IntegrityReport",
     "Iteration",
     "Lock",
     "LockScope",
     "MergedStates",
+    "MergeConflict",
+    "Merged",
     "Metrics",
     "Migrated",
     "Move",
     "Node",
     "Orientation",
+    "OnConflict",
     "Outcome",
     "Planned",
     "Proposal",
@@ -63,6 +68,9 @@ EdgeKind: TypeAlias = Literal["transition", "dependency", "reference"]
 Enforcement: TypeAlias = Literal["off", "soft", "hard"]
 LockScope: TypeAlias = Literal["edge", "zone", "tunables", "cursor"]
 T = TypeVar("T")
+
+#: What a merge does where both sides changed something.
+OnConflict: TypeAlias = Literal["fail", "ours", "theirs"]
 
 Trust: TypeAlias = Literal["developer", "person", "model", "tool", "import"]
 
@@ -310,6 +318,60 @@ class Rollback(Struct, frozen=True, kw_only=True):
 
     seq: int
     abandoned: int
+
+
+class Exported(Struct, frozen=True, kw_only=True):
+    """What a bundle holds."""
+
+    #: where the log ended, as ``seq:hash``; pin the bundle to it with ``expect_head``
+    head: str
+    events: int
+    #: rows of the state before the first event; 0 if the log begins with event 1
+    base_rows: int
+    bytes: int
+    #: hexadecimal SHA-256 of everything before the last line
+    digest: str
+
+
+class MergeConflict(Struct, frozen=True, kw_only=True):
+    """An event that was not taken over because it contradicts this graph."""
+
+    #: node, edge, zone, tunable or lock: both sides changed it; cycle, size, locked, missing:
+    #: this graph refuses it
+    kind: str
+    id: str
+    #: the event's number in its origin
+    seq: int
+    reason: str
+
+
+class Merged(Struct, frozen=True, kw_only=True):
+    """What came of a merge. All zero if there was nothing new."""
+
+    merged: int
+    #: events about cursors, about what a conflict left out, and calls that were made on both sides
+    left_out: int
+    origin: str
+    from_seq: int
+    to_seq: int
+    conflicts: tuple[MergeConflict, ...] = ()
+
+
+class Imported(Struct, frozen=True, kw_only=True):
+    """What came of an import."""
+
+    imported: int
+    left_out: int
+    #: hexadecimal hash of the origin's first event; of version 1 the digest
+    origin: str
+    #: where the origin's log ended
+    head: str
+    #: hexadecimal SHA-256 of the bundle
+    digest: str
+    version: int
+    #: the head was the one that ``expect_head`` demanded
+    pinned: bool
+    conflicts: tuple[MergeConflict, ...] = ()
 
 
 class HistoryEntry(Struct, frozen=True, kw_only=True):

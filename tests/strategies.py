@@ -21,6 +21,7 @@ __all__ = (
     "frames",
     "governed_edges",
     "guard_reports",
+    "graph_steps",
     "guard_contexts",
     "guard_texts",
     "guards",
@@ -150,6 +151,56 @@ def stream_steps(writers: int = 3) -> st.SearchStrategy[list[tuple[str, int]]]:
         | st.tuples(st.just("run"), st.integers(1, 3)),
         max_size=60,
     )
+
+
+# ------------------------------------------------------------------------------------- graphs
+
+
+def graph_steps(max_size: int = 30) -> st.SearchStrategy[list[tuple[str, dict[str, Json]]]]:
+    """Calls of a graph's verbs about a few nodes and edges, so that they meet; some will fail."""
+    nodes, edges = st.sampled_from("abcd"), st.sampled_from(["e1", "e2", "e3", "e4", "e5"])
+    actors, numbers = st.sampled_from(["developer", "robot"]), st.sampled_from([-1, 0, 0.5, 1])
+
+    def call(
+        verb: str, **arguments: st.SearchStrategy[Json]
+    ) -> st.SearchStrategy[tuple[str, dict[str, Json]]]:
+        return st.tuples(st.just(verb), st.fixed_dictionaries({}, optional=arguments))
+
+    def whole(
+        verb: str, **arguments: st.SearchStrategy[Json]
+    ) -> st.SearchStrategy[tuple[str, dict[str, Json]]]:
+        return st.tuples(st.just(verb), st.fixed_dictionaries(arguments))
+
+    remember = st.tuples(
+        st.just("remember"),
+        st.fixed_dictionaries(
+            {"id": nodes},
+            optional={
+                "payload": json_values(5), "label": st.text(st.characters(exclude_categories=["Cs"]), max_size=4),
+                "tags": st.lists(st.sampled_from("pq"), max_size=2), "kind": st.sampled_from(["fact", "task"]),
+                "embedding": st.lists(st.floats(-1, 1), min_size=1, max_size=3),
+                "status": st.sampled_from(["active", "active", "archived"]),
+            },
+        ),
+    )  # fmt: skip
+    return st.lists(
+        st.one_of(
+            remember,
+            remember,
+            whole("link", src=nodes, dst=nodes, id=edges, upsert=st.just(True), weight=st.sampled_from([0.5, 1, 2]),
+                  kind=st.sampled_from(["transition", "transition", "dependency", "reference"])),
+            whole("depend", node=nodes, prereq=nodes, id=edges),
+            whole("unlink", edge_id=edges),
+            whole("set_cursor", nodes=st.lists(nodes, max_size=2), actor=actors),
+            call("step", reward=numbers, actor=actors),
+            call("step", reward=numbers, actor=actors),
+            whole("reward", value=numbers, trace=st.booleans(), actor=actors),
+            whole("archive", id=nodes),
+            whole("set_tunable", key=st.sampled_from(["rewardAlpha", "epsilon"]), value=st.sampled_from([0.1, 1])),
+            whole("checkpoint", name=st.just("here")),
+        ),
+        max_size=max_size,
+    )  # fmt: skip
 
 
 #: Paths that the contexts below know, most of the time.

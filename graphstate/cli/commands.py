@@ -7,6 +7,7 @@ function of their own.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -25,11 +26,19 @@ from graphstate.cli.arguments import (
 )
 from graphstate.rendering import visible
 
-__all__ = ("COMMANDS", "EVERYWHERE", "FLAGS", "GROUPS", "Command", "Opens", "Shown", "help_text")
+__all__ = ("COMMANDS", "EVERYWHERE", "FLAGS", "GROUPS", "Command", "Opens", "Place", "Shown", "help_text")
 
 #: What happens to the file: it is read (no byte changes), changed, changed or made if absent,
-#: read without words and changed with them, or left alone.
-Opens: TypeAlias = Literal["reads", "changes", "makes", "changes with words", "nothing"]
+#: read without words and changed with them, left alone, or opened by the command itself.
+Opens: TypeAlias = Literal["reads", "changes", "makes", "changes with words", "nothing", "itself"]
+
+
+class Place(NamedTuple):
+    """The file, and who acts on it, for a command that opens it itself."""
+
+    path: str
+    actor: str
+    trust: str
 
 
 class Shown(NamedTuple):
@@ -53,7 +62,7 @@ class Command(NamedTuple):
     flags: tuple[Flag, ...] = ()
     #: the verb, if it is not the name in snake_case
     verb: str = ""
-    #: instead of the verb; its first argument is None if no file is opened
+    #: instead of the verb; its first argument is None if no file is opened, or the `Place`
     run: Callable[..., Any] | None = None
     #: `run` writes while it runs, and is told of ``--json`` as ``as_json``
     live: bool = False
@@ -165,6 +174,51 @@ def _compact(graph: Any, **given: Any) -> Any:
     return graph.compact(**given)
 
 
+def _export(graph: Any, file: str = "-", **options: Any) -> Any:
+    if file != "-":
+        answer = graph.export(file, **options)
+        if not answer.ok:
+            return answer
+        done = answer.value
+        return Shown(done, f"{file}: {done.events} events, {done.bytes} bytes, head {done.head}")
+    if sys.stdout is None or sys.stdout.isatty():
+        raise Usage("a bundle is for a file or a pipe: adaptogen export FILE")
+    answer = graph.export(sys.stdout.buffer)
+    return Shown(answer.value, printed=True) if answer.ok else answer
+
+
+def _import(place: Place, file: str, **options: Any) -> Shown:
+    from graphstate.adaptogen import Adaptogen
+
+    if file == "-" and sys.stdin is None:
+        raise Usage("standard input is closed, there is nothing to read for -")
+    with Adaptogen.import_state(
+        place.path, sys.stdin.buffer if file == "-" else file, actor=place.actor, trust=place.trust,
+        durability="power", **options,
+    ) as graph:  # fmt: skip
+        done = graph.imported
+    assert done is not None
+    pinned = "" if done.pinned else " (unpinned)"
+    left = f", {done.left_out} left out" if done.left_out else ""
+    return Shown(done, f"{place.path}: {done.imported} events from {done.head}{pinned}{left}")
+
+
+def _branch(graph: Any, file: str) -> Any:
+    answer = graph.branch(file)
+    if not answer.ok:
+        return answer
+    with answer.value as branch:
+        value = {"file": file, "fork": branch.fork()}
+    return Shown(value, f"{file} branches off at {value['fork']}")
+
+
+def _merge(graph: Any, file: str, **options: Any) -> Any:
+    from graphstate.adaptogen import Adaptogen
+
+    with Adaptogen.open(file, seed=False, read_only=True) as branch:
+        return graph.merge(branch, **options)
+
+
 def _describe(_: None) -> Any:
     from graphstate.manifest import describe
 
@@ -191,6 +245,10 @@ _EDGE = Flag("edge-id", "this very edge", TEXT)
 _CAUSE = Flag("cause", "text that makes the call happen once: repeated, it gets the first answer", TEXT)
 _AGE = Flag("min-age", "events that a node must have been left alone to be set aside", COUNT)
 _VERSION = Flag("expect-version", "fail with Conflict unless it is at this version; 0: must not exist", COUNT)
+
+_ON_CONFLICT = Flag(
+    "on-conflict", "fail, ours or theirs where both sides changed something; fail if absent", TEXT
+)
 
 GROUPS: Mapping[str, tuple[Command, ...]] = {
     "inspect": (
@@ -522,6 +580,43 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 Word("value", "JSON, so text needs quotes: '\"greedy\"'", JSON),
             ),
             (_WHY, _CAUSE),
+        ),
+    ),
+    "move": (
+        Command(
+            "export",
+            "write the graph as a bundle; without FILE, or to -, for a pipe",
+            "reads",
+            (Word("file", "where; it must not exist", TEXT, optional=True),),
+            (Flag("overwrite", "replace a file that exists", SWITCH),),
+            run=_export,
+        ),
+        Command(
+            "import",
+            "take a bundle over, whole or not at all; the graph must be absent or empty",
+            "itself",
+            (Word("file", "the bundle; - for standard input", TEXT),),
+            (
+                Flag("merge", "the graph may hold events; its cursors stay", SWITCH),
+                _ON_CONFLICT,
+                Flag("expect-head", "refuse it unless its origin ended at this seq:hash", TEXT),
+            ),
+            run=_import,
+        ),
+        Command(
+            "branch",
+            "copy the graph to a file that knows where it left this one",
+            "reads",
+            (Word("file", "where; it must not exist", TEXT),),
+            run=_branch,
+        ),
+        Command(
+            "merge",
+            "bring back what a branch of this graph did",
+            "changes",
+            (Word("file", "the branch", TEXT),),
+            (_ON_CONFLICT, _CAUSE),
+            run=_merge,
         ),
     ),
 }

@@ -70,6 +70,9 @@ class Database(Protocol):
     def rollback(self) -> None:
         """Roll back. Harmless if the database has already done it."""
 
+    def copy_from(self, other: Database) -> None:
+        """Replace everything by the content of another database of the same kind."""
+
     def displaced(self) -> bool:
         """Say whether the file under its name is not the one that was opened."""
 
@@ -280,6 +283,15 @@ class SqliteDatabase:
         if self._raised:
             self._raised = False
             self.run("PRAGMA synchronous=NORMAL")
+
+    def copy_from(self, other: Database) -> None:
+        if not isinstance(other, SqliteDatabase):
+            raise Misuse("a SQLite database copies from a SQLite database only")
+        try:
+            with self._connection.backup("main", other._connection, "main") as backup:
+                backup.step()
+        except self._error as error:
+            raise _translate(error) from error
 
     def displaced(self) -> bool:
         if self._in_memory:

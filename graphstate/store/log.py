@@ -30,6 +30,16 @@ _INSERT = [
     "INSERT INTO event VALUES " + ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?)"] * n) for n in range(_AT_ONCE + 1)
 ]
 _HEAD = "SELECT no & 0xFFFFFFFFFF, hash FROM event WHERE no BETWEEN ? AND ? ORDER BY no DESC LIMIT 1"
+_FIRST = "SELECT no & 0xFFFFFFFFFF FROM event WHERE no BETWEEN ? AND ? ORDER BY no LIMIT 1"
+_DROP_OTHER_ROWS = (
+    "DELETE FROM event WHERE no NOT BETWEEN ? AND ?",
+    "DELETE FROM event_abandoned WHERE no NOT BETWEEN ? AND ?",
+)
+_DROP_OTHER_STREAMS = (
+    "DELETE FROM first_result WHERE stream <> ?",
+    "DELETE FROM cut WHERE stream <> ?",
+    "DELETE FROM stream WHERE no <> ?",
+)
 _HASH = "SELECT hash FROM event WHERE no = ?"
 _START = "SELECT start_seq, start_hash FROM stream WHERE name = ?"
 _SET_ASIDE = """SELECT CAST(a.body AS BLOB) FROM cut c JOIN event_abandoned a ON a.cut = c.no AND a.no = ?
@@ -154,6 +164,20 @@ class Log:
         (count,) = self._db.one("SELECT count(*) FROM event WHERE no BETWEEN ? AND ?", keys) or (0,)
         self._db.run("DELETE FROM event WHERE no BETWEEN ? AND ?", keys)
         return int(count)
+
+    def first(self, stream: str) -> int:
+        """Return the number of the oldest row that a stream still holds, 0 if it holds none."""
+        row = self._db.one(_FIRST, self._range(stream))
+        return int(row[0]) if row else 0
+
+    def keep_only(self, stream: str) -> None:
+        """Drop every other stream with all that belongs to it."""
+        no, (first, last) = self.number(stream), self._range(stream)
+        for statement in _DROP_OTHER_ROWS:
+            self._db.run(statement, (first, last))
+        for statement in _DROP_OTHER_STREAMS:
+            self._db.run(statement, (no,))
+        self.forget()
 
     def number(self, stream: str, *, create: bool = False) -> int:
         """Return the number rows of a stream carry; 0 if there is no such stream yet."""

@@ -20,6 +20,7 @@ from graphstate.store.db import Database, SqlValue
 from graphstate.store.dependencies import Dependencies
 from graphstate.store.policies import Policies
 from graphstate.store.schema import GRAPH_NO, SHIFT
+from graphstate.store.snapshot import LOAD_ROW
 from graphstate.store.stored import as_stored, stored_json
 from graphstate.store.words import index_text
 from graphstate.tunables import DEFAULTS
@@ -101,7 +102,10 @@ ORDER BY t.rank, id LIMIT ?6"""
 
 _TEXT_ALL = "SELECT no, label, payload, tags FROM node"
 _TEXT_STALE = f"""{_TEXT_ALL} WHERE id IN (SELECT DISTINCT body ->> '$.id' FROM event
-WHERE no BETWEEN ? AND ? AND type = (SELECT no FROM term WHERE text = 'NodeUpserted'))"""
+WHERE no BETWEEN ? AND ? AND type IN (SELECT no FROM term WHERE text IN ('NodeUpserted', 'StateRestored')))"""
+
+_RESTORE_TAGS = """INSERT INTO node_tag SELECT DISTINCT t.value, n.no FROM node n, json_each(n.tags) t
+WHERE n.no = ?"""
 
 _READY = """SELECT n.id FROM node n WHERE n.status = 'active'
 AND n.id NOT IN (SELECT value FROM json_each(?1)) AND NOT EXISTS (
@@ -118,7 +122,8 @@ _CLEAR = (
     "DELETE FROM zone_member",
     "DELETE FROM rule",
     "DELETE FROM policy_lock",
-    "DELETE FROM state WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*' OR key = 'rewards'",
+    """DELETE FROM state WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*' OR key GLOB 'origin/*'
+    OR key = 'rewards'""",
 )
 
 
@@ -207,6 +212,11 @@ class Projection:
             "ConfigSet": self._config_set,
             "EnforcementChanged": self._enforcement_changed,
             **self.policies.folds,
+            "StateRestored": self._state_restored,
+            "TransitionMerged": self._transition_merged,
+            "Forked": self._forked,
+            "Imported": self._taken_over,
+            "Merged": self._taken_over,
         }
         self.forget()
 
@@ -499,6 +509,38 @@ class Projection:
         self._tunables = None
         self.policies.lock_moves("tunables", "*", row.seq)
 
+    def _state_restored(self, row: Row, body: dict[str, Json]) -> None:
+        # Only ever into an empty graph, so what is remembered is little.
+        self.flush()
+        self.forget()
+        table, no = body["table"], body["row"][0]
+        self._db.run(LOAD_ROW[table], (encode_text({table: [body["row"]]}),))
+        # Numbers of events are those of this log.
+        if table == "node":
+            self._db.run(_RESTORE_TAGS, (no,))
+            self._db.run("UPDATE node SET created_seq = ?1, updated_seq = ?1 WHERE no = ?2", (row.seq, no))
+        elif table == "edge":
+            self._db.run("UPDATE edge SET created_seq = ?1, updated_seq = ?1 WHERE no = ?2", (row.seq, no))
+        elif table == "zone":
+            self._db.run("UPDATE zone SET created_seq = ?1, updated_seq = ?1 WHERE no = ?2", (row.seq, no))
+        elif table == "experience":
+            self._db.run("UPDATE experience SET last_seq = ? WHERE no = ? AND last_seq > 0", (row.seq, no))
+
+    def _transition_merged(self, row: Row, body: dict[str, Json]) -> None:
+        # A move that was made elsewhere: what it teaches counts, nobody here has moved.
+        for kind, scope in (("edge", body["edgeId"]), ("node", body["to"])):
+            stat = self._touch(kind, scope, row.seq)
+            if stat is not None:
+                stat.visits += 1
+
+    def _forked(self, row: Row, body: dict[str, Json]) -> None:
+        fork = {"seq": body["seq"], "hash": body["hash"], "at_seq": row.seq}
+        self._unwritten["origin/fork"] = encode_text(fork)
+
+    def _taken_over(self, row: Row, body: dict[str, Json]) -> None:
+        upto = {"seq": body["to"], "hash": body["head"].partition(":")[2]}
+        self._unwritten[f"origin/merged/{body['origin']}"] = encode_text(upto)
+
     def _touch(self, kind: str, id: str, seq: int) -> StatState | None:
         """Return a statistic to change; None if its node or edge is gone, which learns nothing."""
         stat = self._stat(kind, id)
@@ -608,6 +650,22 @@ class Projection:
             stored = self._db.all("SELECT key, value FROM tunable")
             self._tunables = {**DEFAULTS, **{key: stored_json(value) for key, value in stored}}
         return self._tunables
+
+    def fork(self) -> tuple[Head, int] | None:
+        """Return where this graph left the one it is a branch of, and the event that says so."""
+        value = self._state("origin/fork")
+        if value is None:
+            return None
+        fork = stored_json(value)
+        return Head(fork["seq"], bytes.fromhex(fork["hash"])), fork["at_seq"]
+
+    def taken_over(self, origin: str) -> Head | None:
+        """Return up to where the events of an origin were taken over; None if none ever were."""
+        value = self._state(f"origin/merged/{origin}")
+        if value is None:
+            return None
+        upto = stored_json(value)
+        return Head(upto["seq"], bytes.fromhex(upto["hash"]))
 
     # ------------------------------------------------------------------ other reads
 

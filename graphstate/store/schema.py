@@ -6,7 +6,7 @@ Truth is `event` (with the names it uses in `stream` and `term`). `node`, `node_
 `stat` shows them with their ids.
 `state` holds the small things that nearly every event changes, together on one page: the last
 event folded (``head``), where each actor stands and came from (``cursor/...``, ``trail/...``), the
-last ``rewards``.
+last ``rewards``, and what came from another graph (``origin/...``).
 The view `cursor` shows the former. `snapshot`, `checkpoint`, `first_result`, `event_abandoned`, `cut` and
 `meta` stand beside them. A stream whose oldest rows were removed begins after ``start_seq``, as the event ``start_record``
 says. The view `event_log` is for people: names and hex instead of numbers

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from graphstate.events import Head
 from graphstate.store.db import Database
 
-__all__ = ("Pin", "Snapshots", "Taken", "state_bytes")
+__all__ = ("LOAD_ROW", "Pin", "Snapshots", "Taken", "state_bytes")
 
 #: Automatic snapshots that are kept beside those that checkpoints name.
 KEPT = 2
@@ -27,7 +27,7 @@ _DUMP = """SELECT '{"node":' || (SELECT json_group_array(json_array(no, id, kind
 || ',"experience":' || (SELECT json_group_array(json_array(no, visits, successes, failures, soft_violations,
     blocks, ema_reward, last_seq, rewarded_by, rewarded_move)) FROM (SELECT * FROM experience ORDER BY no))
 || ',"state":' || (SELECT json_group_array(json_array(key, value)) FROM (SELECT * FROM state
-    WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*' OR key = 'rewards' ORDER BY key))
+    WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*' OR key GLOB 'origin/*' OR key = 'rewards' ORDER BY key))
 || ',"zone":' || (SELECT json_group_array(json_array(no, name, intra, boundary, learned_intra, learned_boundary,
     version, created_seq, updated_seq)) FROM (SELECT * FROM zone ORDER BY no))
 || ',"zone_member":' || (SELECT json_group_array(json_array(zone, node)) FROM (SELECT * FROM zone_member
@@ -57,6 +57,14 @@ _LOAD = (
     value ->> 5 FROM json_each(?, '$.policy_lock')""",
     "INSERT INTO tunable SELECT value ->> 0, value ->> 1 FROM json_each(?, '$.tunable')",
 )
+
+#: How one row of each table of a state is loaded, from ``{"node":[row]}``.
+LOAD_ROW: Mapping[str, str] = {
+    table: sql for sql in _LOAD if (table := sql.split(maxsplit=3)[2]) != "node_tag"
+}
+
+_TABLES = "SELECT key FROM json_each(?)"
+_ROWS = "SELECT value FROM json_each(?, '$.' || ?)"
 
 _PRUNE = """DELETE FROM snapshot WHERE id NOT IN (SELECT snapshot FROM checkpoint)
 AND id NOT IN (SELECT id FROM snapshot ORDER BY seq DESC, id DESC LIMIT ?)"""
@@ -121,6 +129,15 @@ class Snapshots:
         except zlib.error:
             return None
         return state.decode() if hashlib.sha256(state).digest() == row[0] else None
+
+    def tables(self, state: str) -> tuple[str, ...]:
+        """Return the names of the tables in a state, in its order."""
+        return tuple(name for (name,) in self._db.all(_TABLES, (state,)))
+
+    def rows(self, state: str, table: str) -> Iterator[str]:
+        """Yield the rows of one table of a state, each as its JSON text."""
+        for (row,) in self._db.each(_ROWS, (state, table)):
+            yield row
 
     def load(self, state: str) -> None:
         """Fill the empty projection tables with a snapshot's state."""

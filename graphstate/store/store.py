@@ -7,16 +7,19 @@ dropped whenever a transaction fails or another process wrote.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from msgspec import structs
 
-from graphstate._canonical import encode
+from graphstate._canonical import Json, encode
+from graphstate.bundle import Base
 from graphstate.errors import (
     ClosedStore,
     ErrorCode,
@@ -44,10 +47,13 @@ from graphstate.store.snapshot import Snapshots, Taken
 from graphstate.store.survey import Flaw, Survey
 from graphstate.store.unit import Unit
 
-__all__ = ("MAX_EVENT_BYTES", "Store")
+__all__ = ("MAX_EVENT_BYTES", "Adopted", "Store")
 
 #: UTF-8 bytes of one event's body.
 MAX_EVENT_BYTES = 1_048_576
+
+# Adopted rows are written when there are so many, or so many bytes of them.
+_BATCH, _BATCH_BYTES = 500, 4 * MAX_EVENT_BYTES
 
 # Rows read at once while others may write in between.
 _PAGE = 500
@@ -58,10 +64,32 @@ _UNMARK_BROKEN = "DELETE FROM meta WHERE key = 'broken'"
 _CHANGE_NOTHING = "UPDATE state SET value = value WHERE key = 'head'"
 
 
+class Adopted(NamedTuple):
+    """An event that was made elsewhere and keeps its id, time and actor here."""
+
+    at: int
+    id: str
+    type: str
+    actor: str | None
+    trust: str | None
+    cause: str | None
+    body: dict[str, Json]
+
+
 def _system_rand() -> Callable[[], float]:
     from random import random
 
     return random
+
+
+def _event_bytes(body: dict[str, Json]) -> bytes:
+    data = encode(body)
+    if len(data) > MAX_EVENT_BYTES:
+        raise VerbFailed(
+            ErrorCode.PAYLOAD_TOO_LARGE,
+            f"an event of {len(data)} bytes, more than the {MAX_EVENT_BYTES} allowed",
+        )
+    return data
 
 
 def _system_now() -> int:
@@ -409,12 +437,7 @@ class Store:
             cause, self._cause = self._cause, None
         for draft in drafts:
             seq += 1
-            body = encode(draft.body)
-            if len(body) > MAX_EVENT_BYTES:
-                raise VerbFailed(
-                    ErrorCode.PAYLOAD_TOO_LARGE,
-                    f"an event of {len(body)} bytes, more than the {MAX_EVENT_BYTES} allowed",
-                )
+            body = _event_bytes(draft.body)
             at = self.now()
             row_id = self.ids.next("E")
             previous = row_hash(
@@ -433,6 +456,34 @@ class Store:
     def because(self, cause: str | None) -> None:
         """Let the next event have a cause, although the verb that records it was given none."""
         self._cause = cause
+
+    def adopt(self, facts: Iterable[Adopted]) -> int:
+        """Append events made elsewhere to the graph's stream, fold them, and return how many.
+
+        Each is folded before the next one is asked for, so whoever yields them can check them
+        against the graph as it then is. Memory does not grow with their number.
+
+        Raises:
+            VerbFailed: PayloadTooLarge for an event of more than 1 MiB.
+        """
+        seq, previous = self.log.head(GRAPH)
+        rows: list[Row] = []
+        count = size = 0
+        for fact in facts:
+            seq, count = seq + 1, count + 1
+            body = _event_bytes(fact.body)
+            columns = (fact.at, fact.id, fact.type, fact.actor, fact.trust, fact.cause, body)
+            previous = row_hash(previous, GRAPH, seq, *columns, key=self._key)
+            rows.append(Row(seq, *columns, previous))
+            self.projection.apply(rows[-1], fact.body)
+            size += len(body)
+            if len(rows) == _BATCH or size > _BATCH_BYTES:
+                self.log.extend(GRAPH, rows)
+                rows, size = [], 0
+        self.projection.set_applied(self.log.extend(GRAPH, rows))
+        self._touched_text = self._touched_text or count > 0
+        self._news = self._news or count > 0
+        return count
 
     def append(
         self, stream: str, rows: Sequence[Row], *, expected: int | None = None, sync: bool = False
@@ -616,6 +667,66 @@ class Store:
             raise IntegrityBroken(f"nothing was removed, because the rest would not hold: {report.detail}")
         log.set_verified(GRAPH, log.head(GRAPH))
         return Compaction(pruned=count, seq=new.seq, snapshot_id=taken.id)
+
+    # ------------------------------------------------------------------ copies
+
+    @property
+    def writing(self) -> bool:
+        """Say whether a unit is open: what is read now may never be committed."""
+        return self._depth > 0
+
+    def sibling(self, path: str) -> Store:
+        """Open another file with the clock, the randomness and the durability of this one."""
+        level: Durability = "power" if self.durability == "power" else "process"
+        return Store.open(path, now=self.now, rand=self.rand, durability=level, key=self._key)
+
+    def follows(self, before: Head, row: Row) -> bool:
+        """Say whether a row of the graph's stream continues the chain after another one."""
+        digest = row_hash(before.hash, GRAPH, *row[:8], key=self._key)
+        return row.seq == before.seq + 1 and digest == row.hash
+
+    @property
+    def keyed(self) -> bool:
+        """Say whether the graph's chain can be followed with its key only."""
+        return self._key is not None
+
+    def base(self) -> Base | None:
+        """Return the earliest state that leads with the rows after it to the head.
+
+        None if the log begins with event 1: then the rows alone do.
+
+        Raises:
+            IntegrityBroken: The log begins later, and no snapshot is there to begin with.
+        """
+        before = self.log.first(GRAPH) - 1
+        if before <= 0:
+            return None
+        for taken in reversed(self.snapshots.before(self.log.head(GRAPH).seq)):
+            state = self.snapshots.read(taken.id) if taken.head.seq >= before else None
+            if state is not None:
+                digest = hashlib.sha256(state.encode()).hexdigest()
+                return Base(taken.head, state, digest, self.snapshots.tables(state))
+        raise IntegrityBroken(f"{self.path} begins at event {before + 1} without the state before it")
+
+    def become_copy(self, source: Store) -> None:
+        """Replace everything here by the graph of another store, as it is at one moment.
+
+        Streams of runs are left out. The cost is that of copying the file.
+        """
+        source.begin_read()
+        try:
+            self._db.copy_from(source._db)
+        finally:
+            source.end_read()
+        self._forget()
+        self.full_text = source.full_text
+        self.begin(sync=True)
+        try:
+            self.log.keep_only(GRAPH)
+        except BaseException:
+            self.rollback()
+            raise
+        self.commit()
 
     # ------------------------------------------------------------------ integrity
 

@@ -16,6 +16,7 @@ from graphstate.model import (
     Edge,
     Iteration,
     Lock,
+    Merged,
     MergedStates,
     Migrated,
     Node,
@@ -59,6 +60,7 @@ _RESULTS: Mapping[str, type] = {
         Snapshot,
         Compaction,
         Recovery,
+        Merged,
         Zone,
         ZoneProposal,
         Lock,
@@ -157,7 +159,7 @@ def _make(
     inside becomes a `Fail`, and nothing is kept. With ``cause=`` a second call changes
     nothing and gets the first answer, marked ``repeated``.
     """
-    name = method.__name__
+    name = method.__name__.lstrip("_")
 
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Result[T]:

@@ -9,6 +9,9 @@ from graphstate.adaptogen import Adaptogen
 
 __all__ = ("EXAMPLES", "sow")
 
+#: Where the log of in.jsonl ends.
+ELSEWHERE = "1:0bae68582bfe0f9df7d6bd012231d3b0a22bb940c367a20990be54ed2f515315"
+
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "status": (),
     "render": (),
@@ -97,6 +100,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "rebuild": (),
     "tunables": (),
     "set-tunable": ("explore", '"greedy"', "--reason", "no experiments", "--cause", "twelfth"),
+    "export": ("out.jsonl", "--overwrite"),
+    "import": ("in.jsonl", "--merge", "--on-conflict", "ours", "--expect-head", ELSEWHERE),
+    "branch": ("apart.db",),
+    "merge": ("branch.db", "--on-conflict", "theirs", "--cause", "thirteenth"),
     "enforce": ("ab", "hard", "--reason", "it matters", "--cause", "c13"),
     "zone-define": (
         *("yard", "a,b", "--intra", "off", "--boundary", "hard", "--reason", "safe", "--cause", "c14"),
@@ -117,7 +124,13 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
 
 
 def sow(path: Path) -> None:
-    """Make a file with nodes a, b, c, an edge ab, a zone yard, a checkpoint start, the cursor on a."""
+    """Make a file with nodes a, b, c, an edge ab, a zone yard, a checkpoint start, the cursor on a.
+
+    Beside it lie in.jsonl, the bundle of another graph, and branch.db, a branch with news.
+    """
+    with Adaptogen.open(seed=False, now=lambda: 1, rand=lambda: 0.5) as other:
+        other.remember("elsewhere").unwrap()
+        other.export(path.with_name("in.jsonl")).unwrap()
     with Adaptogen.open(path, seed=False) as graph:
         graph.remember("a", label="alpha", kind="fact", tags=["red"], embedding=[1, 0]).unwrap()
         graph.remember("b").unwrap()
@@ -127,3 +140,5 @@ def sow(path: Path) -> None:
         graph.lock_policy("tunables", reason="measured").unwrap()
         graph.checkpoint("start").unwrap()
         graph.set_cursor(["a"]).unwrap()
+        with graph.branch(path.with_name("branch.db")).unwrap() as branch:
+            branch.remember("news").unwrap()
