@@ -189,7 +189,7 @@ EVENT_TYPES: Mapping[str, EventType] = {
         "remembers how far the origin is known",
     ),
     "StateRestored": EventType(
-        {"table": "name of a table", "row": "list of its columns"},
+        {"table": "name of a table", "row": "list of its columns", "id?": "of the node or edge it is about"},
         "puts back a row of the state that a compacted bundle begins with",
     ),
     "Compacted": EventType(

@@ -514,7 +514,9 @@ class Projection:
         self.flush()
         self.forget()
         table, no = body["table"], body["row"][0]
-        self._db.run(LOAD_ROW[table], (encode_text({table: [body["row"]]}),))
+        self._db.run(
+            LOAD_ROW[table], (encode_text({table: [self._renumbered(table, body["row"], row.seq)]}),)
+        )
         # Numbers of events are those of this log.
         if table == "node":
             self._db.run(_RESTORE_TAGS, (no,))
@@ -525,6 +527,12 @@ class Projection:
             self._db.run("UPDATE zone SET created_seq = ?1, updated_seq = ?1 WHERE no = ?2", (row.seq, no))
         elif table == "experience":
             self._db.run("UPDATE experience SET last_seq = ? WHERE no = ? AND last_seq > 0", (row.seq, no))
+
+    @staticmethod
+    def _renumbered(table: str, row: list[Json], seq: int) -> list[Json]:
+        if table != "state" or row[0] != "rewards":
+            return row
+        return ["rewards", encode_text([[seq, value] for _, value in stored_json(row[1])])]
 
     def _transition_merged(self, row: Row, body: dict[str, Json]) -> None:
         # A move that was made elsewhere: what it teaches counts, nobody here has moved.

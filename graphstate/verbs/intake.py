@@ -8,7 +8,6 @@ its turn comes, inside the transaction of whoever calls: a failure anywhere keep
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from functools import lru_cache
 
 from graphstate._canonical import Json, decode
 from graphstate.bundle import Fact
@@ -50,7 +49,6 @@ def lowest(*levels: str | None) -> str:
     return TRUST[max(TRUST.index(level) if level in TRUST else len(TRUST) - 1 for level in levels)]
 
 
-@lru_cache(maxsize=1)
 class Intake:
     """Events of one origin on their way into an empty graph.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphstate import GENESIS, GRAPH, Adaptogen, Head, Row, row_hash
-from graphstate._canonical import decode, encode
+from graphstate._canonical import decode, encode, encode_text
 from graphstate.bundle import BundleWriter, Header
 from graphstate.events import first_break
 from graphstate.store.snapshot import state_bytes
@@ -58,7 +58,11 @@ def live(graph: Adaptogen) -> dict[str, Any]:
         for row in state.get(table, ()):
             for column in columns:
                 row[column] = row[column] > 0
-    state["state"] = [row for row in state["state"] if not row[0].startswith("origin/")]
+    state["state"] = [
+        [key, encode_text([value for _, value in decode(text)]) if key == "rewards" else text]
+        for key, text in state["state"]
+        if not key.startswith("origin/")
+    ]
     return state
 
 

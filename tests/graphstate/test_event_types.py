@@ -60,6 +60,7 @@ def test_payloads_have_the_keys_of_the_table(make: Make) -> None:
     graph.set_tunable("ucbC", 1).unwrap()
     graph.checkpoint("cp").unwrap()
     branch = graph.branch(":memory:").unwrap()
+    branch.set_cursor(["a"]).unwrap()
     branch.transition("b").unwrap()
     graph.merge(branch).unwrap()
     entries = [*branch.history(limit=1_000), *graph.history(limit=1_000)]

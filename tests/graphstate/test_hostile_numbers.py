@@ -26,7 +26,7 @@ from tests.tally import tally
 #: What an ordinary call passes where there is no default; new names fall back to their type.
 USUAL: Mapping[str, Any] = {
     "id": "a", "node": "b", "src": "a", "dst": "b", "prereq": "a", "of": "b", "edge_id": "ab", "nodes": ["a"],
-    "name": "start", "status": "active", "kind": "node", "key": "ucbC", "value": 1,
+    "name": "start", "status": "active", "kind": "node", "key": "ucbC", "value": 1, "fn": print,
 }  # fmt: skip
 _BY_TYPE: tuple[tuple[str, Any], ...] = (
     ("Sequence[str]", ["a"]), ("Iterable[str]", ["a"]), ("Mapping", {}), ("bool", False), ("int", 1),
