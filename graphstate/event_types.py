@@ -189,7 +189,11 @@ EVENT_TYPES: Mapping[str, EventType] = {
         "remembers how far the origin is known",
     ),
     "StateRestored": EventType(
-        {"table": "name of a table", "row": "list of its columns", "id?": "of the node or edge it is about"},
+        {
+            "table": "name of a table",
+            "row": "list of its columns",
+            "id": "the node, if it is a row of one, or null",
+        },
         "puts back a row of the state that a compacted bundle begins with",
     ),
     "Compacted": EventType(
