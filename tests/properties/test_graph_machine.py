@@ -653,13 +653,13 @@ class GraphMachine(RuleBasedStateMachine):
             self.model = copy.deepcopy(model)
             self.checkpoints = {key: kept for key, kept in self.checkpoints.items() if kept[0] <= seq}
             self.marks = [mark for mark in self.marks if mark[0] <= seq]
+            assert value().seq == seq
             # A name that had moved on returns, if the snapshot of its older place is still kept.
             older = {key: place for _, key, place in self.marks if key not in self.checkpoints}
-            for shown in self.graphs[handle].list_checkpoints():
-                if shown.name in older:
-                    assert older[shown.name][0] == shown.seq
-                    self.checkpoints[shown.name] = older[shown.name]
-            assert value().seq == seq
+            for listed in self.graphs[handle].list_checkpoints():
+                if listed.name in older:
+                    assert older[listed.name][0] == listed.seq
+                    self.checkpoints[listed.name] = older[listed.name]
             if self.record > seq:
                 self.recorded(seq + 1)
             assert self.graphs[handle].store.head().seq == max(seq, self.record)
