@@ -34,7 +34,7 @@ __all__ = (
 
 #: "Gst8" in ASCII; SQLite tools and `file` show it.
 APPLICATION_ID = 0x47737438
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 #: The graph's own stream always has this number.
 GRAPH_NO = 1

@@ -39,6 +39,7 @@ from graphstate import (
 )
 from graphstate.store import db as door
 from graphstate.store import opening
+from graphstate.store.schema import FORMAT_VERSION
 from tests.graphstate.conftest import Make, Tamper
 
 
@@ -114,7 +115,7 @@ def test_a_newer_file_names_both_versions_and_is_left_as_it_was(
     make("a", path=path).close()
     tamper(path, "PRAGMA user_version=99")
     before = digest(path)
-    with pytest.raises(UnsupportedVersion, match=r"version 99.*version 1") as caught:
+    with pytest.raises(UnsupportedVersion, match=rf"version 99.*version {FORMAT_VERSION}") as caught:
         Adaptogen.open(path)
     assert (caught.value.found, caught.value.supported) == (99, 1)
     assert digest(path) == before

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -24,8 +25,12 @@ ROOT = Path(__file__).parents[2]
 # ---------------------------------------------------------------------------------- who may not write
 
 
+#: What a verb needs to change something, beside its words.
+MORE: dict[str, dict[str, Any]] = {"derive_zone": {"ratify": True, "name": "z"}}
+
+
 def called(name: str, words: list[str]) -> Callable[[Adaptogen], object]:
-    return lambda graph: getattr(graph, name)(*words)
+    return lambda graph: getattr(graph, name)(*words, **MORE.get(name, {}))
 
 
 def changing() -> Iterator[tuple[str, Callable[[Adaptogen], object]]]:
