@@ -21,6 +21,7 @@ from msgspec import structs
 from graphstate._canonical import Json, encode
 from graphstate.bundle import Base
 from graphstate.errors import (
+    Busy,
     ClosedStore,
     ErrorCode,
     ForkedStore,
@@ -283,7 +284,7 @@ class Store:
         self.projection.forget()
         self._snapshot_due = 0
 
-    def begin(self, *, sync: bool = False) -> None:
+    def begin(self, *, sync: bool = False, though_broken: bool = False) -> None:
         """Enter a writing transaction, or the one that is open.
 
         Raises:
@@ -294,7 +295,7 @@ class Store:
         try:
             if self.read_only:
                 raise ReadOnly(f"{self.path} was opened read-only")
-            if self._broken is not None:
+            if self._broken is not None and not though_broken:
                 raise IntegrityBroken(self._broken)
             if self._depth == 0:
                 self._synced = sync
@@ -755,7 +756,12 @@ class Store:
     def _note(self, report: IntegrityReport, moved: Mapping[str, Head]) -> None:
         place = "" if report.first_break_seq is None else f" at event {report.first_break_seq}"
         said = f"{self.path} is damaged{place} of stream {report.stream!r}: {report.detail}"
-        self.begin()
+        if not report.ok:
+            self._broken = said
+        try:
+            self.begin(though_broken=True)
+        except Busy:
+            return  # what was found stands; only the file does not say so yet
         try:
             if report.ok:
                 for stream, head in moved.items():
@@ -766,8 +772,6 @@ class Store:
             self.rollback()
             raise
         self.commit()
-        if not report.ok:
-            self._broken = said
 
     # ------------------------------------------------------------------ full text and closing
 

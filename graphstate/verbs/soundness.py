@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from graphstate._canonical import encode_text
+from graphstate.errors import StoreError
 from graphstate.events import GRAPH, Draft
 from graphstate.model import IntegrityReport, Repair, Validation, Violation, ViolationKind
-from graphstate.results import Ok, Result
+from graphstate.results import Fail, Ok, Result
 from graphstate.verbs.verb import Verbs, query, verb
 
 __all__ = ("Soundness", "key", "violations")
@@ -54,7 +55,10 @@ class Soundness(Verbs):
         itself leads it into nothing. A cycle of dependencies, of which any edge may be the
         wrong one, and a broken log are left to a person.
         """
-        broken = _chain_break(self.store.verify())
+        try:
+            broken = _chain_break(self.store.verify())
+        except StoreError as error:
+            return Fail(error.code, str(error), error.details)
         return Ok(Repair(ok=False, quarantined=broken)) if broken else repair(self, actor=actor, cause=cause)
 
     repair.__dict__["verb"] = "changes"

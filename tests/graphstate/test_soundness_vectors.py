@@ -231,3 +231,19 @@ def test_names_that_look_alike_are_a_warning(make: Make) -> None:
         "the kinds 'State' and 'state' are different, and look alike",
         "the tags 'cafe\\u0301' and 'caf\\xe9' are different, and look alike",
     )
+
+
+def test_looking_waits_for_nobody_for_good(make: Make, tmp_path: Path) -> None:
+    path = tmp_path / "g.db"
+    make("a", path=path).close()
+    with (
+        Adaptogen.open(path, seed=False, busy_timeout_ms=10) as graph,
+        Adaptogen.open(path, seed=False) as other,
+    ):
+        with other.unit():
+            other.remember("held").unwrap()
+            assert graph.validate().ok
+            refused = graph.repair()
+            assert isinstance(refused, Fail)
+            assert refused.code == "Busy"
+        assert graph.repair().ok

@@ -117,7 +117,7 @@ def test_a_newer_file_names_both_versions_and_is_left_as_it_was(
     before = digest(path)
     with pytest.raises(UnsupportedVersion, match=rf"version 99.*version {FORMAT_VERSION}") as caught:
         Adaptogen.open(path)
-    assert (caught.value.found, caught.value.supported) == (99, 1)
+    assert (caught.value.found, caught.value.supported) == (99, FORMAT_VERSION)
     assert digest(path) == before
 
 
