@@ -37,6 +37,7 @@ _HOMES = {
         "LedgerUnavailable",
         "MissingExtra",
         "ModelError",
+        "ResumeError",
         "RunNotFound",
         "ScriptExhausted",
         "StreamAborted",
@@ -117,6 +118,10 @@ _HOMES = {
         "Divergence",
         "ReplayReport",
         "replay",
+    ),
+    "agentloop.resumes": (
+        "fork",
+        "resume",
     ),
     "agentloop.scripted": (
         "Expect",

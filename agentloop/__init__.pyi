@@ -20,6 +20,7 @@ from agentloop.errors import LedgerError as LedgerError
 from agentloop.errors import LedgerUnavailable as LedgerUnavailable
 from agentloop.errors import MissingExtra as MissingExtra
 from agentloop.errors import ModelError as ModelError
+from agentloop.errors import ResumeError as ResumeError
 from agentloop.errors import RunNotFound as RunNotFound
 from agentloop.errors import ScriptExhausted as ScriptExhausted
 from agentloop.errors import StreamAborted as StreamAborted
@@ -80,6 +81,8 @@ from agentloop.redact import Secret as Secret
 from agentloop.replays import Divergence as Divergence
 from agentloop.replays import ReplayReport as ReplayReport
 from agentloop.replays import replay as replay
+from agentloop.resumes import fork as fork
+from agentloop.resumes import resume as resume
 from agentloop.scripted import Expect as Expect
 from agentloop.scripted import ScriptedAdapter as ScriptedAdapter
 from agentloop.scripted import Sleep as Sleep

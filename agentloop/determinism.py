@@ -13,6 +13,8 @@ from typing import Protocol
 
 import anyio
 
+from agentloop._numbers import MAX_COUNT, check_count
+
 __all__ = ("Clock", "CounterIds", "IdFactory", "ManualClock", "RunIds", "SystemClock")
 
 
@@ -54,6 +56,7 @@ class ManualClock:
     """A clock that stands still until it is moved; every reading is the same until then."""
 
     def __init__(self, start_ms: int = 0) -> None:
+        check_count("start_ms", start_ms, -MAX_COUNT)
         self._now_ms = start_ms
         self._moved = anyio.Event()
 

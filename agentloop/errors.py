@@ -22,6 +22,7 @@ AgentLoopError
 │   ├── LedgerUnavailable                 the disk refused: nothing is acknowledged
 │   ├── DamagedLedger                     the chain or an entry does not hold
 │   ├── UnsupportedVersion                written by a newer version
+│   ├── ResumeError                       a run that cannot be gone on with
 │   └── RunNotFound                       no run of that name
 └── TaskError (ValueError)                a task folder that cannot be run
 """
@@ -48,6 +49,7 @@ __all__ = (
     "LedgerUnavailable",
     "MissingExtra",
     "ModelError",
+    "ResumeError",
     "RunNotFound",
     "ScriptExhausted",
     "StreamAborted",
@@ -240,6 +242,14 @@ class RunNotFound(LedgerError):
             message = f"no run begins with {run!r}"
         super().__init__(message)
         self.run, self.candidates = run, tuple(sorted(candidates))
+
+
+class ResumeError(LedgerError):
+    """A run cannot be gone on with."""
+
+    def __init__(self, run: str, problem: str) -> None:
+        super().__init__(f"run {run} cannot be resumed: {problem}")
+        self.run, self.problem = run, problem
 
 
 class TaskError(AgentLoopError, ValueError):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, ParamSpec
 
 import msgspec
 
+from agentloop._numbers import check_count
 from agentloop.loop.agent import AgentLoop
-from agentloop.loop.options import LoopOptions, check_count
+from agentloop.loop.options import LoopOptions
 
 if TYPE_CHECKING:
     from agentloop.loop.looping import LoopingAgentLoop
+    from agentloop.loop.resumption import Resumption
 
-__all__ = ("create_agent_loop", "create_looping_agent_loop")
+__all__ = ("create_agent_loop", "create_looping_agent_loop", "go_on", "split_looping_options")
 
 P = ParamSpec("P")
 
@@ -53,8 +55,16 @@ def create_agent_loop(**options: Any) -> AgentLoop:
         TypeError: An option is unknown or has the wrong type.
         ValueError: A number is out of range, or a word is none of the legal ones.
     """
+    resumption = options.pop("resumption", None)  # a looping run that is resumed hands it to its factory
     _refuse_unknown("create_agent_loop", options, _LOOP)
-    return AgentLoop(LoopOptions(**options))
+    return AgentLoop(LoopOptions(**options)) if resumption is None else go_on(resumption, options)
+
+
+def go_on(resumption: Resumption, options: Mapping[str, Any]) -> AgentLoop:
+    """Return a loop that goes on where a recorded run stands; what the record decides stays so."""
+    _refuse_unknown("resume", dict(options), _LOOP)
+    decided = {**resumption.recorded_options(), "initial_symbolics": {}}
+    return AgentLoop(LoopOptions(**{**options, **decided}), resumption=resumption)
 
 
 def create_looping_agent_loop(
@@ -85,15 +95,29 @@ def create_looping_agent_loop(
     # A run of one loop, which is what most are, does not pay for this.
     from agentloop.loop.looping import LoopingAgentLoop, LoopingOptions
 
-    factory = inner_loop_factory or create_agent_loop
+    given = {**options, "inner_max_iterations": inner_max_iterations}
+    if inner_loop_factory is not None:
+        given["inner_loop_factory"] = inner_loop_factory
+    outer, inner = split_looping_options(given)
+    return LoopingAgentLoop(LoopingOptions(**outer, inner_options=inner))
+
+
+def split_looping_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the outer options of a looping run and those of its inner loops, checked."""
+    from agentloop.loop.looping import LoopingOptions
+
     # Outer options have their own meaning here, and are not handed to inner loops.
     known = tuple(name for name in _names(LoopingOptions) if name != "inner_options")
-    outer = {name: options.pop(name) for name in known if name in options}
-    if inner_loop_factory is None:
-        _refuse_unknown("create_looping_agent_loop", options, _LOOP + known)
+    inner = dict(options)
+    inner_max_iterations = inner.pop("inner_max_iterations", None)
+    outer = {name: inner.pop(name) for name in known if name in inner}
+    own = "inner_loop_factory" not in outer
+    if own:
+        outer["inner_loop_factory"] = create_agent_loop
+        _refuse_unknown("create_looping_agent_loop", inner, _LOOP + known)
     check_count("max_iterations", outer.get("max_iterations", 10), 0)
     if inner_max_iterations is not None:
-        options["max_iterations"] = inner_max_iterations
-    if inner_loop_factory is None:
-        LoopOptions(**options)  # raises now what every inner loop would raise later
-    return LoopingAgentLoop(LoopingOptions(inner_loop_factory=factory, inner_options=options, **outer))
+        inner["max_iterations"] = inner_max_iterations
+    if own:
+        LoopOptions(**inner)  # raises now what every inner loop would raise later
+    return outer, inner

@@ -123,6 +123,17 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
             content["timed_out"] = True
         return content
 
+    @classmethod
+    def from_content(cls, content: Mapping[str, Any]) -> ToolResult:
+        """Return the result whose content this is, as far as it says."""
+        word = content.get("error")
+        error = None
+        if word is not None:
+            code, error_class = TOOL_ERRORS.get(word, (word, "fatal"))
+            error = ToolError(error_class=error_class, code=code, message=content.get("message", ""))
+        names = ("id", "name", "ok", "output", "stdout", "stderr", "exit_code", "timed_out")
+        return cls(error=error, **{name: content[name] for name in names if name in content})
+
 
 _SHORT_WORDS: Final = {code: word for word, (code, _) in TOOL_ERRORS.items()}
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 import msgspec
 
 from agentloop._canonical import Json
+from agentloop._numbers import check_amount, check_count
 from agentloop.frames import Frame, FrameLike
 from agentloop.messages import LoopResult, Message, RunOutcome
 
@@ -173,6 +174,10 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     max_output_tokens: int | None = None
     temperature: float | None = None
 
+    def __post_init__(self) -> None:
+        check_count("max_output_tokens", self.max_output_tokens, 1, optional=True)
+        check_amount("temperature", self.temperature, optional=True)
+
 
 class ModelCore(Protocol):
     """The one thing an adapter for a model implements: one call, streamed, never retried."""
@@ -250,6 +255,9 @@ class NodeOrder(Protocol):
     def should_continue(self, result: LoopResult, index: int, /) -> Any:
         """Take note of how the newest node ended; true while there is another. May be awaitable."""
 
+    def take_up(self, results: Sequence[LoopResult], node: Any, /) -> None:
+        """Be where a run was that is resumed: how its nodes so far ended, and its newest node."""
+
     @property
     def complete(self) -> bool:
         """Whether every node has succeeded in this run."""
@@ -268,8 +276,13 @@ class ProjectMemory(Protocol):
     def bridge(self, *, task: str, node: str | None) -> OutcomeBridge:
         """Return the bridge of a run that stands for a node; with None, of one with its own nodes."""
 
-    def order(self, *, task: str, nodes: Sequence[Mapping[str, Any]], by: str) -> NodeOrder:
-        """Declare the nodes (``id``, ``goal``, ``after``) and return their order, ``listed`` or ``graph``."""
+    def order(
+        self, *, task: str, nodes: Sequence[Mapping[str, Any]], by: str, resumed: bool = False
+    ) -> NodeOrder:
+        """Declare the nodes (``id``, ``goal``, ``after``) and return their order, ``listed`` or ``graph``.
+
+        A run that is ``resumed`` does not begin at the task's start again.
+        """
 
     def learned(self) -> Sequence[str]:
         """Return what the memory has learned, a line each, for people."""

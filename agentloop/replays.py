@@ -7,7 +7,7 @@ the first difference is reported with both sides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from agentloop.loop.cycle import (
     ChecksReported,
     CycleConfig,
     CycleState,
+    Effect,
     Emit,
     Event,
     Faulted,
@@ -43,6 +44,7 @@ from agentloop.loop.rounds import (
     OuterAborted,
     Round,
     RoundEvent,
+    RoundOrder,
     RoundsConfig,
     next_round,
 )
@@ -51,7 +53,7 @@ from agentloop.messages import NodeStatus
 from agentloop.ports import LedgerStore
 from agentloop.verdict import create_default_evaluator_parser
 
-__all__ = ("Divergence", "ReplayReport", "replay")
+__all__ = ("Diverged", "Divergence", "LoopReplay", "OuterReplay", "Progress", "ReplayReport", "replay")
 
 FrameHook = Callable[[Frame], object]
 
@@ -90,7 +92,9 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
     children: tuple[ReplayReport, ...] = ()
 
 
-class _Diverged(Exception):
+class Diverged(Exception):
+    """The replay is somewhere else than the record."""
+
     def __init__(self, entry: Entry, what: str, recorded: Json, replayed: Json) -> None:
         super().__init__(what)
         self.divergence = Divergence(seq=entry.seq, what=what, recorded=recorded, replayed=replayed)
@@ -99,7 +103,7 @@ class _Diverged(Exception):
 def _same(entry: Entry, what: str, replayed: Json) -> None:
     recorded = entry.data.get(what)
     if recorded != replayed:
-        raise _Diverged(entry, what, recorded, replayed)
+        raise Diverged(entry, what, recorded, replayed)
 
 
 def replay(
@@ -116,7 +120,7 @@ def replay(
         on_frame: Called with every Out frame, in order, as it is reproduced.
     """
     ledger = RunLedger(store, run)
-    progress = _Progress(on_frame=on_frame, recompute=recompute)
+    progress = Progress(on_frame=on_frame, recompute=recompute)
     try:
         driver = str(ledger.opened.get("driver"))
         if driver not in _REPLAYERS:
@@ -126,7 +130,7 @@ def replay(
         for entry in ledger.entries():
             progress.entries = entry.seq
             replayer.take(entry)
-    except _Diverged as diverged:
+    except Diverged as diverged:
         progress.divergence = diverged.divergence
     except LedgerError as error:
         seq = getattr(error, "seq", 0)
@@ -138,9 +142,11 @@ def replay(
 
 
 @dataclass(slots=True, kw_only=True)
-class _Progress:
-    on_frame: FrameHook | None
-    recompute: bool
+class Progress:
+    """What a replay has come to so far."""
+
+    on_frame: FrameHook | None = None
+    recompute: bool = False
     entries: int = 0
     steps: int = 0
     frames: int = 0
@@ -164,10 +170,10 @@ class _Progress:
         )
 
 
-class _LoopReplay:
+class LoopReplay:
     """Feeds the facts of an agent-evaluator run to `cycle.decide`."""
 
-    def __init__(self, opened: Mapping[str, Any], progress: _Progress, store: LedgerStore) -> None:
+    def __init__(self, opened: Mapping[str, Any], progress: Progress, store: LedgerStore) -> None:
         self._progress = progress
         self._config = msgspec.convert(opened["config"], CycleConfig)
         forward = opened["forward_frames"]
@@ -175,6 +181,7 @@ class _LoopReplay:
         self._state = CycleState()
         self._out = OutDigest()
         self._event: Event | None = None
+        self._ordered: Sequence[Effect] = ()
         self._stop: StopAsked | None = None
         self._fold: TurnFold | None = None
         self._usage: dict[str, int] = {}
@@ -183,7 +190,7 @@ class _LoopReplay:
     def take(self, entry: Entry) -> None:
         handler = _LOOP_ENTRIES.get(entry.kind)
         if handler is not None:  # a kind that a later version added does not change what this one decided
-            handler(self, entry)
+            getattr(self, handler)(entry)
 
     def _stage(self, frame_type: str, content: Mapping[str, Any]) -> None:
         self._out.add(frame_type, content)
@@ -207,7 +214,7 @@ class _LoopReplay:
     def _frames(self, entry: Entry) -> None:
         fold = self._fold
         if fold is None:
-            raise _Diverged(entry, "turn", entry.data.get("turn"), None)
+            raise Diverged(entry, "turn", entry.data.get("turn"), None)
         for frame_type, content in entry.data.get("frames", ()):
             fold.feed(Frame(frame_type, content))
             if is_forwarded(frame_type, self._forward):
@@ -259,6 +266,11 @@ class _LoopReplay:
         fatal = entry.data.get("fatal", False)
         self._event = OutcomeRecorded(entry.data["failure"] if fatal else None)
 
+    def _forked(self, entry: Entry) -> None:
+        self._config = msgspec.convert(entry.data["config"], CycleConfig)
+        forward = entry.data["forward_frames"]
+        self._forward = None if forward == "*" else frozenset(forward)
+
     def _step(self, entry: Entry) -> None:
         self._progress.steps += 1
         _same(entry, "n", self._progress.steps)
@@ -274,9 +286,10 @@ class _LoopReplay:
         try:
             self._state, effects = decide(self._state, event, self._config)
         except IllegalTransition as error:
-            raise _Diverged(entry, "to", entry.data.get("to"), str(error)) from None
+            raise Diverged(entry, "to", entry.data.get("to"), str(error)) from None
         _same(entry, "to", self._state.phase.value)
         _same(entry, "effects", effect_names(effects))
+        self._ordered = effects
         for effect in effects:
             if type(effect) is Emit:
                 self._stage(effect.type, effect.content)
@@ -294,32 +307,35 @@ class _LoopReplay:
         self._progress.result = entry.data
 
 
-_LOOP_ENTRIES: Final[Mapping[str, Callable[[_LoopReplay, Entry], None]]] = {
-    "fact.input": _LoopReplay._input,
-    "fact.prompt": _LoopReplay._prompt,
-    "fact.frames": _LoopReplay._frames,
-    "fact.turn_ended": _LoopReplay._turn_ended,
-    "fact.tool_result": _LoopReplay._tool_result,
-    "fact.checks": _LoopReplay._checks,
-    "fact.verdict": _LoopReplay._verdict,
-    "fact.symbolic": _LoopReplay._symbolic,
-    "fact.callback_failed": _LoopReplay._callback_failed,
-    "fact.outcome_written": _LoopReplay._outcome_written,
-    "step": _LoopReplay._step,
-    "run.closed": _LoopReplay._closed,
+_LOOP_ENTRIES: Final[Mapping[str, str]] = {
+    "fact.input": "_input",
+    "fact.prompt": "_prompt",
+    "fact.frames": "_frames",
+    "fact.turn_ended": "_turn_ended",
+    "fact.tool_result": "_tool_result",
+    "fact.checks": "_checks",
+    "fact.verdict": "_verdict",
+    "fact.symbolic": "_symbolic",
+    "fact.callback_failed": "_callback_failed",
+    "fact.outcome_written": "_outcome_written",
+    "fact.forked": "_forked",
+    "step": "_step",
+    "run.closed": "_closed",
 }
 
 
-class _OuterReplay:
+class OuterReplay:
     """Feeds the facts of a looping run to `rounds.next_round`, and replays its inner runs."""
 
-    def __init__(self, opened: Mapping[str, Any], progress: _Progress, store: LedgerStore) -> None:
+    def __init__(self, opened: Mapping[str, Any], progress: Progress, store: LedgerStore) -> None:
         self._progress, self._store = progress, store
         self._config = msgspec.convert(opened["config"], RoundsConfig)
         self._state = Round()
         self._event: RoundEvent | None = None
+        self._ordered: Sequence[Emit | RoundOrder] = ()
 
     def take(self, entry: Entry) -> None:
+        """Take the next entry."""
         data = entry.data
         match entry.kind:
             case "fact.input":
@@ -363,9 +379,10 @@ class _OuterReplay:
         try:
             self._state, effects = next_round(self._state, event, self._config)
         except IllegalTransition as error:
-            raise _Diverged(entry, "to", entry.data.get("to"), str(error)) from None
+            raise Diverged(entry, "to", entry.data.get("to"), str(error)) from None
         _same(entry, "to", self._state.phase.value)
         _same(entry, "effects", effect_names(effects))
+        self._ordered = effects
         for effect in effects:
             if isinstance(effect, Emit):
                 self._progress.frames += 1
@@ -373,4 +390,4 @@ class _OuterReplay:
                     self._progress.on_frame(Frame(effect.type, effect.content))
 
 
-_REPLAYERS: Final[Mapping[str, Any]] = {DRIVER: _LoopReplay, OUTER_DRIVER: _OuterReplay}
+_REPLAYERS: Final[Mapping[str, Any]] = {DRIVER: LoopReplay, OUTER_DRIVER: OuterReplay}

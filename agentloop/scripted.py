@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, get_args
 import anyio
 
 from agentloop._canonical import Json, NotJson, decode
+from agentloop._numbers import check_duration
 from agentloop.errors import ErrorClass, ModelError, ScriptExhausted, TaskError
 from agentloop.frames import DONE, TEXT, TOOL_CALL, TOOL_RESULT, USAGE, Frame, FrameLike
 
@@ -26,6 +27,9 @@ class Sleep:
     """Wait that many milliseconds before the next item."""
 
     duration_ms: int
+
+    def __post_init__(self) -> None:
+        check_duration("duration_ms", self.duration_ms, zero=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,10 @@ class ScriptedAdapter:
     def turns_left(self) -> int:
         """How many turns of the script have not been begun."""
         return max(0, len(self._turns) - len(self.prompts))
+
+    def skip(self, turns: int) -> None:
+        """Leave out turns that were played before a run was resumed."""
+        self.prompts += [()] * turns
 
     def abort(self, reason: str | None = None) -> bool:
         self.aborts.append(reason)

@@ -20,6 +20,7 @@ import anyio.to_thread
 import msgspec
 
 from agentloop._canonical import MAX_DEPTH, Json, NotJson, decode, encode, repair_text
+from agentloop._numbers import check_count, check_duration
 from agentloop.determinism import Clock, CounterIds, IdFactory
 from agentloop.errors import StreamError
 from agentloop.frames import CANCEL, MAX_CONTENT_DEPTH, TOOL_CALL, TOOL_RESULT, Frame, clean
@@ -69,6 +70,9 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     read_only: bool = False
     timeout_ms: int | None = None
     accepts_key: bool = False
+
+    def __post_init__(self) -> None:
+        check_duration("timeout_ms", self.timeout_ms, optional=True)
 
 
 #: What `tool_adapters` may hold under a name.
@@ -252,6 +256,8 @@ class ToolAdapterWrapper:
         max_output: int = MAX_OUTPUT,
         clock: Clock | None = None,
     ) -> None:
+        check_duration("timeout_ms", timeout_ms, optional=True)
+        check_count("max_output", max_output, 1)
         self._timeout_ms = timeout_ms
         self._id_factory = id_factory or CounterIds()
         self._max_output = max_output
@@ -285,6 +291,12 @@ class ToolAdapterWrapper:
             if found and method and (head in self._tools or head in self._duplexes):
                 return head, method
         return None
+
+    def accepts_key(self, name: str) -> bool:
+        """Return whether a repeated call can be told from a new one by its key."""
+        found = self.find(name)
+        tool = self._tools.get(found[0]) if found else None
+        return tool is not None and tool.accepts_key
 
     def read_only(self, name: str) -> bool:
         """Return whether calling this twice is declared to change nothing."""
@@ -476,7 +488,8 @@ def create_tool_adapter_wrapper(
         clock: If given, results carry ``duration_ms``.
 
     Raises:
-        TypeError: An entry is neither a tool, a function nor a duplex.
+        TypeError: An entry is neither a tool, a function nor a duplex, or a number is none.
+        ValueError: A number is out of range.
     """
     return ToolAdapterWrapper(
         tool_adapters, timeout_ms=timeout_ms, id_factory=id_factory, max_output=max_output, clock=clock

@@ -26,6 +26,10 @@ from agentloop.checks import CHECKS  # noqa: E402
 from agentloop.tasks import task_schema  # noqa: E402
 from graphstate.adaptogen import Adaptogen  # noqa: E402
 from graphstate.cli.commands import EVERYWHERE, GROUPS, Command  # noqa: E402
+from graphstate.event_types import EVENT_TYPES  # noqa: E402
+from graphstate.guards import CONTEXT, EXAMPLES, GRAMMAR, OPERATORS  # noqa: E402
+from graphstate.guards.language import GUARD_BUDGET, MAX_CACHED, MAX_DEPTH, MAX_LENGTH  # noqa: E402
+from graphstate.guards.values import CHARACTERS_PER_UNIT, PAIRS_PER_UNIT, PER_PAIR  # noqa: E402
 from graphstate.manifest import VERBS, describe  # noqa: E402
 
 __all__ = ("PAGES", "adaptogen", "graph_verbs")
@@ -137,15 +141,17 @@ def graph_verbs() -> str:
             lines += _verb(name, getattr(Adaptogen, name))
     codes = ((f"`{code}`", hint) for code, hint in manifest["errorHints"].items())
     lines += ["## Failures", "", *table(("code", "what to do"), codes), ""]
-    tunables = (
-        (f"`{key}`", f"`{row['default']}`", row["accepted"], row["meaning"])
-        for key, row in manifest["tunables"].items()
-    )
-    lines += ["## Tunables", "", *table(("key", "default", "accepted", "meaning"), tunables), ""]
-    lines += ["## Patterns", ""]
+    lines += ["## Tunables", "", manifest["tunables"]["summary"], ""]
+    lines += [*table(("key", "default", "accepted", "meaning"), _tunables(manifest["tunables"])), ""]
+    lines += ["## Patterns", "", manifest["patterns"].pop("summary"), ""]
     for name, code in manifest["patterns"].items():
         lines += [f"{name.replace('_', ' ').capitalize()}:", "", "```py", *code, "```", ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _tunables(tunables: Mapping[str, Any]) -> Iterable[Sequence[object]]:
+    for key, default in tunables["defaults"].items():
+        yield f"`{key}`", f"`{encode_text(default)}`", tunables["ranges"][key], tunables["meaning"][key]
 
 
 def _verb(name: str, method: Any) -> list[str]:
@@ -186,6 +192,33 @@ def _paragraphs(doc: str) -> Iterable[str]:
             yield f"  {text}"
         else:
             yield text
+
+
+# ------------------------------------------------------------------------------ the log
+
+_EVENTS = """
+# The log of a graph
+
+{note}
+
+The stream `graph` of a file holds these facts, in the table `event`. Nodes, edges, zones, cursors,
+statistics and tunables are what they add up to: folded again, they give the same graph. `history`
+lists the newest facts, `changes` those behind a place, `subscribe` calls a function with each,
+`adaptogen watch` shows them as they come. A type that is not listed is kept and changes nothing.
+
+Each row has a number that counts from 1, the time in milliseconds, an id, the actor and how far it
+is trusted, the cause the call was given, the payload as JSON, and the hash that chains it to the
+row before. A `?` marks a key of the payload that may be absent.
+"""
+
+
+def events() -> str:
+    """The page about the facts that are stored."""
+    lines = [_EVENTS.strip().format(note=NOTE), ""]
+    for name, row in EVENT_TYPES.items():
+        lines += [f"## {name}", "", f"{row.effect[0].upper()}{row.effect[1:]}.", ""]
+        lines += [*table(("key", "holds"), ((f"`{key}`", text) for key, text in row.payload.items())), ""]
+    return "\n".join(lines).rstrip() + "\n"
 
 
 # ------------------------------------------------------------------------------- task files
@@ -317,9 +350,132 @@ def _type(schema: Mapping[str, Any], row: Mapping[str, Any]) -> str:
     return {"object": "table", "string": "text", "boolean": "boolean", "integer": "integer"}[row["type"]]
 
 
+# ----------------------------------------------------------------------------------- guards
+
+_GUARDS = """
+# Guards
+
+{note}
+
+A guard is a condition on a move, written as text on an edge. It is parsed, never run as code; it
+calls nothing, loops over nothing, reads no attribute. Whatever the context holds, it answers, and
+what cannot be evaluated is denied.
+
+```python
+from graphstate import GuardError, compile_guard, eval_guard
+
+guard = compile_guard("stat.failures == 0 && vars.approved == true")
+print(guard.evaluate({{"stat": {{"failures": 0}}, "vars": {{"approved": True}}}}))
+print(eval_guard("toTags has 'ready'", {{"toTags": ["draft"]}}))
+try:
+    compile_guard("vars.tries = 3")
+except GuardError as error:
+    print(error)
+```
+
+```text
+Evaluation(passed=True, units=7, exhausted=False)
+False
+unexpected '=' at position 11
+```
+
+## Operators
+
+What binds least comes first. Comparisons do not chain: `a == b == c` is refused. `!` binds most, so
+that `!a == b` means `(!a) == b`.
+
+{operators}
+
+## Values
+
+- **Missing.** A path that leads nowhere is missing, and so is what is not JSON: an object of a
+  program, a number that is not finite, an integer of more than 1,000 digits. **Every comparison in
+  which something is missing is false, `!=` too**, and `in` and `has` as well. `exists` asks.
+- **Truth.** False, null, 0, the empty text and what is missing are false. Everything else is true,
+  the empty list and the empty object too: ask for `vars.list.length > 0`.
+- **Equality** is that of JSON, by value: numbers by their exact value (`1 == 1.0`), lists member by
+  member, objects key by key. There is no coercion: `'1' == 1`, `true == 1` and `null == false` are
+  false. Two lists that are both written in the guard are never equal, not even `[] == []`.
+- **Order** is between two numbers or between two texts, by code point. Between anything else every
+  order is false: null, booleans, lists and objects have none.
+- **Paths** go through the keys of objects and into lists by index (`toTags.0`) or `length`. Texts
+  have nothing inside, not even a length. A part named `__proto__`, `prototype` or `constructor` is
+  refused.
+- **Texts** stand in single or double quotes and know `\\\\`, `\\'`, `\\"`, `\\n`, `\\r`, `\\t`.
+- **Numbers** have no exponent. One with several dots (`1.2.3`) is no number: it equals nothing and
+  has no order.
+- `in`, `has` and `exists` are words only where one is expected; elsewhere they are names.
+
+## Context
+
+The names that a guard on a transition can use. They hold what was so before the move.
+
+{context}
+
+## Examples
+
+{examples}
+
+## Bounds
+
+| what | bound |
+|---|---|
+| characters | {length:,} |
+| nesting | {depth} levels of the grammar: 12 brackets or lists in each other, 61 times `!` |
+| digits of an integer | 1,000 |
+| work of one evaluation | {budget:,} units, else it does not pass, with the reason `guard_budget` |
+| compiled guards that are kept | {cached:,}, refusals included |
+
+A unit is the same on every machine, so that a guard that is denied for its work is denied
+everywhere. It costs one for each node of the guard (a comparison, a path, a literal, a joining
+operator), whether it is reached or not; one for each member that is looked at in a list; for the
+comparison of two lists or objects {pair}, and one for each member and each key of both; one for each
+{characters} characters compared or searched; one for each {pairs:,} pairs of characters of a text and of
+what is looked for in it.
+
+## Grammar
+
+In the notation of [Lark](https://lark-parser.readthedocs.io), which reads it in the tests and has to
+agree with the parser on every text.
+
+```lark
+{grammar}
+```
+"""
+
+
+def guards() -> str:
+    """The page about conditions on moves."""
+    operators = table(("operator", "is true if"), ((f"`{key}`", says) for key, says in OPERATORS.items()))
+    context = table(("name", "value"), ((f"`{key}`", says) for key, says in CONTEXT.items()))
+    examples = table(
+        ("guard", "context", "passes", ""),
+        (
+            (f"`{row.text}`", f"`{encode_text(row.context)}`", "yes" if row.passes else "no", row.says)
+            for row in EXAMPLES
+        ),
+    )
+    return _GUARDS.lstrip().format(
+        note=NOTE,
+        operators="\n".join(operators),
+        context="\n".join(context),
+        examples="\n".join(examples),
+        length=MAX_LENGTH,
+        depth=MAX_DEPTH,
+        budget=GUARD_BUDGET,
+        cached=MAX_CACHED,
+        pair=PER_PAIR,
+        characters=CHARACTERS_PER_UNIT,
+        pairs=PAIRS_PER_UNIT,
+        grammar=GRAMMAR,
+    )
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/adaptogen.md": adaptogen,
+    "reference/graph-events.md": events,
     "reference/graph-verbs.md": graph_verbs,
+    "reference/guards.md": guards,
     "reference/task.md": task,
 }
 

@@ -193,6 +193,10 @@ class GraphNodes:
         """True once every node that was given has succeeded in this run."""
         return self._nodes is not None and self._succeeded >= self._nodes.keys()
 
+    def take_up(self, results: Sequence[LoopResult], node: Any) -> None:
+        """Go on with a run: the nodes that succeeded in it are not offered again."""
+        self._succeeded = {name for name in map(_succeeded, results) if name is not None}
+
     async def __call__(self, iteration: int) -> dict[str, Any] | None:
         """Return the next node as a mapping with ``id`` and ``edge_id``; None if there is none."""
         return await self._call(partial(self._next, iteration))
@@ -254,6 +258,11 @@ class GraphNodes:
         return lines
 
 
+def _succeeded(result: LoopResult) -> str | None:
+    """Return the node of a loop that succeeded."""
+    return node_id_of(result.node) if result.status is NodeStatus.SUCCESS else None
+
+
 def _signed(value: float) -> str:
     return f"{round(value, 2) + 0.0:+.2f}"  # never "-0.00"
 
@@ -284,6 +293,13 @@ class ListedNodes:
     def complete(self) -> bool:
         """True once every node has succeeded in this run."""
         return self._succeeded >= self._after.keys()
+
+    def take_up(self, results: Sequence[LoopResult], node: Any) -> None:
+        """Go on with a run: after its newest node, without those that succeeded in it."""
+        self._succeeded = {name for name in map(_succeeded, results) if name is not None}
+        names = [one["id"] for one in self._nodes]
+        newest = node_id_of(node)
+        self._place = names.index(newest) if newest in names else -1
 
     def __call__(self, iteration: int) -> Described | None:
         """Return the next node; None if there is none."""

@@ -31,11 +31,14 @@ class GraphProject:
                 begin_task(self.graph, task)
         return GraphBridge(self.graph, task=task, node_id=node)
 
-    def order(self, *, task: str, nodes: Sequence[Mapping[str, Any]], by: str) -> GraphNodes | ListedNodes:
+    def order(
+        self, *, task: str, nodes: Sequence[Mapping[str, Any]], by: str, resumed: bool = False
+    ) -> GraphNodes | ListedNodes:
         """Lay the nodes into the graph and return their order, ``listed`` or ``graph``."""
         with _translated(self.graph.store.path):
             declare_nodes(self.graph, task, nodes)
-            begin_task(self.graph, task)
+            if not resumed:
+                begin_task(self.graph, task)
         if by == "listed":
             return ListedNodes(nodes)
         return GraphNodes(self.graph, task=task, nodes=nodes)

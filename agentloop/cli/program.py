@@ -72,6 +72,38 @@ def _replay(parser: argparse.ArgumentParser) -> None:
     _json(parser, "print the report as JSON")
 
 
+def _resume(parser: argparse.ArgumentParser) -> None:
+    _which(parser)
+    _where(parser)
+    _json(parser, "print every frame as a JSON line")
+
+
+def _fork(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="a run id, or the beginning of one")
+    parser.add_argument(
+        "--at",
+        type=_count,
+        required=True,
+        metavar="SEQ",
+        help="the last entry both runs share (show --entries)",
+    )
+    _where(parser)
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override a setting of the task from there on",
+    )
+    _json(parser, "print every frame as a JSON line")
+
+
+def _where(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--task", help="the task folder (default: where it was when the run began)")
+    parser.add_argument("--workspace", help="the run's workspace (default: where it was)")
+    _db(parser)
+
+
 def _which(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", nargs="?", help="a run id, or the beginning of one (default: the newest run)")
 
@@ -104,6 +136,8 @@ COMMANDS: Final = (
         module="replay",
         arguments=_replay,
     ),
+    Command(name="resume", help="go on with a run that was cut off", module="resume", arguments=_resume),
+    Command(name="fork", help="begin a new run as another one had begun", module="resume", arguments=_fork),
 )
 
 

@@ -66,6 +66,10 @@ class RunLedger:
         """
         return (entry for entry, _ in self._read())
 
+    def hashed_entries(self) -> Iterator[tuple[Entry, bytes]]:
+        """Yield each entry with its hash; raises as `entries`."""
+        return self._read()
+
     def _read(self) -> Iterator[tuple[Entry, bytes]]:
         newest: Entry | None = None
         for stored in follow(self.run, self._store.read(self.run), NO_ENTRIES):

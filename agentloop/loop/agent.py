@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
@@ -18,6 +18,7 @@ import msgspec
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
+from agentloop._canonical import Json
 from agentloop.checks.default import DefaultChecks, as_check_report, create_default_deterministic_checks
 from agentloop.checks.trace import ToolTrace
 from agentloop.determinism import CounterIds, RunIds
@@ -29,9 +30,11 @@ from agentloop.frames import (
     NODE_STARTED,
     SYMBOLIC_ASSERTED,
     TICK,
+    TOOL_RESULT,
     Frame,
     Role,
 )
+from agentloop.ledger.chain import NO_ENTRIES
 from agentloop.ledger.recorder import Recorder
 from agentloop.loop.answers import must_wait
 from agentloop.loop.complaints import Complaints
@@ -57,25 +60,33 @@ from agentloop.loop.cycle import (
     decide,
 )
 from agentloop.loop.failures import Failed, Stopped, message_of, signal_of
+from agentloop.loop.history import turn_entry
 from agentloop.loop.ingress import Ingress
 from agentloop.loop.lifecycle import OneRun
 from agentloop.loop.options import LoopOptions
 from agentloop.loop.output import Output
 from agentloop.loop.record import RunRecord
+from agentloop.loop.resumption import OpenTurn, Resumption, set_facts, skip_turns
 from agentloop.loop.stall import StallWatch
 from agentloop.loop.turns import TurnFold
 from agentloop.loop.turntaker import TurnTaker
 from agentloop.loop.watch import Watchdog
-from agentloop.messages import EvaluatorResult, LoopResult, NodeStatus, RunOutcome
+from agentloop.messages import (
+    EvaluatorResult,
+    LoopResult,
+    NodeStatus,
+    RunOutcome,
+    SymbolicUpdate,
+)
 from agentloop.streams.buffer import FrameBuffer
 from agentloop.symbolic import SymbolicChange, SymbolicState
-from agentloop.tools import ToolAdapterWrapper
+from agentloop.tools import ToolAdapterWrapper, tool_failure
 from agentloop.verdict import as_evaluator_result
 
 if TYPE_CHECKING:
     from agentloop.loop.memory import MemoryWriter
 
-__all__ = ("AgentLoop",)
+__all__ = ("AgentLoop", "cycle_config", "shown_forward")
 
 _log = logging.getLogger("agentloop.loop")
 #: Phases of what must not fail, not even while a run is stopped.
@@ -98,7 +109,7 @@ class AgentLoop(OneRun):
         result: None until the run has ended.
     """
 
-    def __init__(self, options: LoopOptions) -> None:
+    def __init__(self, options: LoopOptions, *, resumption: Resumption | None = None) -> None:
         buffer = FrameBuffer(
             options.max_buffered_output_frames,
             options.output_overflow_strategy,
@@ -131,22 +142,19 @@ class AgentLoop(OneRun):
             tools=tools.specs,
             run_id=self.run_id,
         )
+        self._tools = tools
         self._parse = _given(options.parse_evaluator_output)
         self._check_names = options.checks_list or ()
         self._checks = _checks(options, self.symbolics)
-        self._config = CycleConfig(
-            max_iterations=options.max_iterations,
-            max_retries=options.max_retries,
-            evaluator_parse_retries=options.evaluator_parse_retries,
-            has_checks=bool(options.checks_list),
-            has_memory=options.graph is not None,
-            extra_frames=options.extra_frames,
-        )
+        self._config = cycle_config(options)
+        if resumption is not None:
+            resumption.check(self._config)
         self._state = self._before = CycleState()
         self._trace = ToolTrace(options.tool_trace_scope)
         ledger = options.ledger
         self._ingress = Ingress(options.redactor, kept=ledger is not None or options.graph is not None)
-        recorder = None if ledger is None else Recorder(ledger, self.run_id, options.clock)
+        head = NO_ENTRIES if resumption is None else resumption.head
+        recorder = None if ledger is None else Recorder(ledger, self.run_id, options.clock, head=head)
         self._record = RunRecord(recorder, sync=options.durability == "power")
         self._complain = Complaints(
             self.run_id,
@@ -200,6 +208,9 @@ class AgentLoop(OneRun):
         self._unsubscribe: Callable[[], object] | None = None
         self._usage: dict[str, int] = {}
         self._retrievals: list[str] = []
+        self._resumption = resumption
+        if resumption is not None:
+            self._take_up(resumption)
 
     # ------------------------------------------------------------------------------ outside
 
@@ -247,12 +258,15 @@ class AgentLoop(OneRun):
         try:
             await self._record.commit()
         except Exception as error:
-            # What was decided is not on record, so it is neither published nor true.
-            self._record.off()
-            self._output.unstage()
-            if self.has_ended():
-                self._state = self._before
+            self._take_back()
             raise Failed("ledger", error) from error
+
+    def _take_back(self) -> None:
+        """Undo the last decision: it is not on record, so it is neither published nor true."""
+        self._record.off()
+        self._output.unstage()
+        if self.has_ended():
+            self._state = self._before
 
     def _note(self, frame: Frame) -> bool:
         self._inputs.append(self._entering(frame.text))
@@ -342,11 +356,10 @@ class AgentLoop(OneRun):
         if self._abort_reason is not None:
             raise Stopped
         self._unsubscribe = self.symbolics.subscribe(self.changes.append)
-        self._record.fact("input", {"type": TICK})
         limit_ms = self._options.run_timeout_ms
         if limit_ms is not None:
             self._watch.limit(limit_ms)
-        order = self._step(Ticked())
+        order = self._begin() if self._resumption is None else await self._go_on_from(self._resumption)
         while True:
             await self._settle()
             if order is None:
@@ -366,21 +379,29 @@ class AgentLoop(OneRun):
                 self._step(StopAsked(self._stop_reason))
             order = self._step(event)
 
+    def _begin(self) -> Order | None:
+        self._record.fact("input", {"type": TICK})
+        return self._step(Ticked())
+
     def _enforce_limit(self) -> None:
         # The sleeper may not have had its turn yet, where something has blocked the event loop.
         if self._watch.limit_passed:
             self.abort("timeout")
 
     def _open_record(self) -> None:
-        if self._record.on:
+        if self._resumption is not None:
+            if self._resumption.closed:
+                self._record.off()
+            else:
+                self._record.fact("resumed", {"after": self._resumption.head[0]})
+        elif self._record.on:
             given = {
                 "node": self.context.node,
                 "labels": dict(self._options.labels),
                 "symbolics": self.symbolics.get_all(),
             }
             shown = self._ingress.shown(Frame("", given)).content
-            forward = "*" if self._turns.forward is None else sorted(self._turns.forward)
-            self._record.opened(self._config, forward=forward, **shown)
+            self._record.opened(self._config, forward=shown_forward(self._options), **shown)
 
     def _step(self, event: Event) -> Order | None:
         """Decide, put the decision on record, stage its frames; return the order it gave."""
@@ -431,6 +452,61 @@ class AgentLoop(OneRun):
             return await self._evaluator_turn()
         return await self._record_outcome()
 
+    # ----------------------------------------------------------------------------- resuming
+
+    def _take_up(self, run: Resumption) -> None:
+        """Be where the recorded run was."""
+        self._state = self._before = run.state
+        self._record.go_on(run.steps, run.out)
+        self._turns.go_on(run.turns, run.open_turn)
+        self._usage, self._retrievals = dict(run.usage), list(run.retrieval_ids)
+        self._inputs.extend(run.inbox)
+        for role, count in run.finished.items():
+            skip_turns(getattr(self._options, f"{role}_adapter"), count)
+        for entry in run.trace:
+            self._trace.append(entry)
+        ctx = self.context
+        for past in run.history:
+            ctx.history.add(past)
+        ctx.iteration, ctx.retry_count = run.state.iteration, run.state.retry_count
+        ctx.check_retry_count, ctx.last_evidence = run.state.check_retry_count, run.state.last_evidence
+        ctx.last_checks = run.last_checks
+        set_facts(self.symbolics, run.facts)
+
+    async def _go_on_from(self, run: Resumption) -> Order | None:
+        """Settle what the recorded run had begun and return the order it had not done."""
+        for frame in run.unpublished:
+            self._output.again(frame)
+        await self._output.publish()
+        if self.has_ended():
+            if not run.closed:
+                self._record.closed(self._make_result(self._state))
+            return None
+        if run.stop_reason is not None:
+            self._step(StopAsked(run.stop_reason))
+        if run.event is None and run.order is None:
+            return self._begin()
+        if run.open_turn is not None:
+            await self._report_unknown(run.open_turn)
+        event = run.event
+        if run.judging is not None:
+            event = await self._judge(run.judging)
+        else:
+            self._apply_updates(run.updates)
+        self._note_changes()
+        return run.order if event is None else self._step(event)
+
+    async def _report_unknown(self, turn: OpenTurn) -> None:
+        """Answer the calls of which nobody knows whether they did what they were to do."""
+        for known in turn.calls:
+            if known.result is not None or known.read_only or self._tools.accepts_key(known.call.name):
+                continue
+            problem = "the run was interrupted during this call: whether it was carried out is not known"
+            known.result = tool_failure(known.call, "unknown_outcome", problem).to_content()
+            self._record.fact("tool_result", {"step": known.step, "result": known.result})
+            self._turns.show_answer(Frame(TOOL_RESULT, known.result))
+            self._complain.warn(f"tool {known.call.name!r} (step {known.step}): {problem}")
+
     # -------------------------------------------------------------------------------- turns
 
     async def _agent_turn(self) -> Event:
@@ -438,22 +514,7 @@ class AgentLoop(OneRun):
         fold, entries = await self._take_turn("agent", self.context)
         for entry in entries:
             self._trace.append(entry)
-        calls = [
-            {"id": entry["call_id"], "name": entry["name"], "arguments": entry["arguments"]}
-            for entry in entries
-        ]
-        self.context.history.add(
-            {
-                "iteration": self._state.iteration,
-                "agent_text": fold.text,
-                "tool_calls": calls,
-                "tool_results": [_shown(entry) for entry in entries],
-                "empty": fold.empty,
-                "truncated": fold.truncated,
-                "checks": None,
-                "evaluation": None,
-            }
-        )
+        self.context.history.add(turn_entry(self._state.iteration, fold, entries))
         return AgentEnded(fold.text)
 
     async def _take_turn(self, role: Role, *arguments: Any) -> tuple[TurnFold, list[dict[str, Any]]]:
@@ -478,8 +539,12 @@ class AgentLoop(OneRun):
         ctx = self.context
         ctx.parse_error, ctx.last_evidence = self._state.parse_error, self._state.last_evidence
         fold, _ = await self._take_turn("evaluator", ctx, ctx.history)
+        return await self._judge(fold.frames)
+
+    async def _judge(self, frames: Sequence[Frame]) -> Event:
+        ctx = self.context
         try:
-            answer = self._parse(fold.frames)
+            answer = self._parse(frames)
             if must_wait(answer):
                 answer = await answer
             verdict = as_evaluator_result(answer)
@@ -489,15 +554,15 @@ class AgentLoop(OneRun):
         except Exception as error:
             raise Failed("parse", error) from error
         self._record.fact("verdict", {"result": _verdict_data(verdict)})
-        self._apply_updates(verdict)
+        for rejected in verdict.rejected_updates:
+            self._complain("symbolic_updates", ValueError(rejected.reason), once_per=rejected.reason)
+        self._apply_updates(verdict.symbolic_updates)
         evaluation = {"status": verdict.status.value, "evidence": verdict.evidence}
         ctx.history.amend(evaluation=evaluation)
         return Judged(verdict.status, verdict.evidence, verdict.parse_error)
 
-    def _apply_updates(self, verdict: EvaluatorResult) -> None:
-        for rejected in verdict.rejected_updates:
-            self._complain("symbolic_updates", ValueError(rejected.reason), once_per=rejected.reason)
-        for update in verdict.symbolic_updates:
+    def _apply_updates(self, updates: Sequence[SymbolicUpdate]) -> None:
+        for update in updates:
             try:
                 self.symbolics.apply_update(update, by="evaluator")
             except (SymbolicRefused, ValueError, TypeError) as error:
@@ -592,6 +657,7 @@ class AgentLoop(OneRun):
                 self._failure = Failed(role, TurnError(problem))
             if self._work is not None:
                 self._work.cancel()
+            self._record.hurry()
             with anyio.move_on_after(grace_ms / 1000):
                 await self._wind_down(abandoned=True)
         self._close()
@@ -653,6 +719,10 @@ class AgentLoop(OneRun):
             self._record.commit_now()
         except Exception as error:
             self._complain.warn(f"ledger: {type(error).__name__}: {message_of(error)}")
+            self._take_back()
+            if self._abort_reason is None:
+                self._failure = self._failure or Failed("ledger", error)
+            self._step(self._ending())
         self._record.off()
         self._output.publish_now()
         if self._unsubscribe is not None:
@@ -677,6 +747,23 @@ class AgentLoop(OneRun):
             node=self.context.node,
             run_id=self.run_id,
         )
+
+
+def cycle_config(options: LoopOptions) -> CycleConfig:
+    """Return what the rules need of the options."""
+    return CycleConfig(
+        max_iterations=options.max_iterations,
+        max_retries=options.max_retries,
+        evaluator_parse_retries=options.evaluator_parse_retries,
+        has_checks=bool(options.checks_list),
+        has_memory=options.graph is not None,
+        extra_frames=options.extra_frames,
+    )
+
+
+def shown_forward(options: LoopOptions) -> Json:
+    """Return what a ledger says of the frames that are forwarded."""
+    return "*" if options.forward_frames == "*" else sorted({*options.forward_frames})
 
 
 def _new_run_id(options: LoopOptions) -> str:
@@ -708,9 +795,3 @@ def _verdict_data(verdict: EvaluatorResult) -> dict[str, Any]:
     if verdict.parse_error is not None:
         data["parse_error"] = verdict.parse_error
     return data
-
-
-def _shown(entry: dict[str, Any]) -> dict[str, Any]:
-    names = ("call_id", "name", "ok", "output", "stdout", "stderr", "exit_code", "error")
-    shown = {name: entry[name] for name in names if entry[name] is not None}
-    return {**shown, "timed_out": True} if entry["timed_out"] else shown

@@ -12,6 +12,7 @@ from agentloop.errors import TurnError
 from agentloop.frames import TOOL_RESULT, Frame, Role
 from agentloop.loop.ingress import Ingress
 from agentloop.loop.record import RunRecord
+from agentloop.loop.resumption import OpenTurn, RecordedCall
 from agentloop.loop.watch import Watchdog
 from agentloop.messages import ToolCall, ToolResult
 from agentloop.tools import ToolAdapterWrapper, tool_failure
@@ -30,6 +31,7 @@ class TurnCalls:
     """
 
     __slots__ = (
+        "_again",
         "_commit",
         "_ids",
         "_ingress",
@@ -60,7 +62,9 @@ class TurnCalls:
         stage: Callable[[Frame], object],
         ingress: Ingress,
         watch: Watchdog,
+        again: OpenTurn | None = None,
     ) -> None:
+        self._again = again
         self._role, self._turn, self._run_id = role, turn, run_id
         self._tools, self._limit = tools, limit
         self._record, self._commit, self._stage = record, commit, stage
@@ -85,12 +89,14 @@ class TurnCalls:
         call = self._tools.read_call(frame, step_id=step, key=f"{self._run_id}/{step}")
         seen = self._ids[call.id] = self._ids.get(call.id, 0) + 1
         refusal = self._refusal(call, number)
-        result = refusal or await self._run(call)
+        known = None if self._again is None or refusal is not None else self._again.take(call)
+        ran = refusal is None and (known is None or known.result is None)
+        result = refusal or await self._answer(call, known)
         content = self._ingress.redact(result.to_content())
         answer = Frame(TOOL_RESULT, content)
         self._record.fact("tool_result", {"step": step, "result": content})
         self._stage(answer)  # at once: results that overlap are published as they are recorded
-        if refusal is None and self._record.on and not self._tools.read_only(call.name):
+        if ran and self._record.on and not self._tools.read_only(call.name):
             await self._commit()
         if self._role == "agent":
             shown = msgspec.structs.replace(
@@ -103,6 +109,14 @@ class TurnCalls:
             arguments = call.arguments if call.arguments is not None else (call.raw_arguments or {})
             self.entries[number] = trace_entry(shown, cycle=cycle, index=number - 1, arguments=arguments)
         return answer
+
+    async def _answer(self, call: ToolCall, known: RecordedCall | None) -> ToolResult:
+        """Run the call, unless it was run before the turn was interrupted."""
+        if known is None:
+            return await self._run(call)
+        if known.result is None:  # the same call, not another one
+            return await self._run(msgspec.structs.replace(call, key=known.call.key))
+        return msgspec.structs.replace(ToolResult.from_content(known.result), id=call.id)
 
     def _refusal(self, call: ToolCall, number: int) -> ToolResult | None:
         if number >= self._limit + _REFUSALS:

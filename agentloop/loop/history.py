@@ -6,9 +6,12 @@ showing one: nothing is copied. They are still dicts and lists to whoever reads 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-__all__ = ("FrozenDict", "FrozenList", "History", "freeze")
+from agentloop.loop.turns import TurnFold
+
+__all__ = ("FrozenDict", "FrozenList", "History", "freeze", "turn_entry")
 
 
 def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
@@ -49,6 +52,29 @@ class History(FrozenList):
         list.__setitem__(
             self, -1, FrozenDict({**self[-1], **{key: freeze(item) for key, item in values.items()}})
         )
+
+
+_SHOWN = ("call_id", "name", "ok", "output", "stdout", "stderr", "exit_code", "error")
+
+
+def turn_entry(iteration: int, fold: TurnFold, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what the history keeps of an agent's turn and its tool results."""
+    calls = [{"id": one["call_id"], "name": one["name"], "arguments": one["arguments"]} for one in results]
+    return {
+        "iteration": iteration,
+        "agent_text": fold.text,
+        "tool_calls": calls,
+        "tool_results": [_shown(one) for one in results],
+        "empty": fold.empty,
+        "truncated": fold.truncated,
+        "checks": None,
+        "evaluation": None,
+    }
+
+
+def _shown(result: Mapping[str, Any]) -> dict[str, Any]:
+    shown = {name: result[name] for name in _SHOWN if result[name] is not None}
+    return {**shown, "timed_out": True} if result["timed_out"] else shown
 
 
 _CONTAINERS = frozenset({dict, list, tuple})

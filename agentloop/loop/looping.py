@@ -9,17 +9,16 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final, Protocol, cast
 
 import anyio
-import anyio.to_thread
 import msgspec
 from anyio.abc import TaskGroup
 
 from agentloop.determinism import Clock, RunIds, SystemClock
-from agentloop.errors import StreamAborted, TurnError
+from agentloop.errors import LedgerUnavailable, StreamAborted, StreamBusy, TurnError
 from agentloop.frames import PROGRESS_TYPES, TICK, Frame
+from agentloop.ledger.chain import NO_ENTRIES
 from agentloop.ledger.recorder import LEDGER_VERSION, Recorder
 from agentloop.loop.answers import must_wait
 from agentloop.loop.context import read_context, state_for
@@ -29,7 +28,8 @@ from agentloop.loop.ingress import Ingress
 from agentloop.loop.lifecycle import OneRun
 from agentloop.loop.options import OverflowStrategy
 from agentloop.loop.output import deliver_now
-from agentloop.loop.record import effect_names
+from agentloop.loop.record import Commits, effect_names
+from agentloop.loop.resumption import OuterResumption, set_facts, skip_turns
 from agentloop.loop.rounds import (
     ASK_AGAIN,
     ASK_NODE,
@@ -56,6 +56,7 @@ __all__ = ("OUTER_DRIVER", "InnerLoop", "LoopingAgentLoop", "LoopingOptions")
 #: What ``run.opened`` calls this driver.
 OUTER_DRIVER: Final = "looping_agent_loop"
 _log = logging.getLogger("agentloop.loop")
+_ENDED: Final = (RoundPhase.DONE, RoundPhase.FAILED)
 
 
 class InnerLoop(Protocol):
@@ -109,7 +110,7 @@ class LoopingAgentLoop(OneRun):
         run_id: Names the run in a ledger; inner runs are ``<run_id>/1``, ``<run_id>/2``, ….
     """
 
-    def __init__(self, options: LoopingOptions) -> None:
+    def __init__(self, options: LoopingOptions, *, resumption: OuterResumption | None = None) -> None:
         buffer = FrameBuffer(
             options.max_buffered_output_frames,
             options.output_overflow_strategy,
@@ -126,14 +127,17 @@ class LoopingAgentLoop(OneRun):
         self.run_id = options.run_id or RunIds(clock)()
         kept = options.ledger is not None or inner.get("graph") is not None
         self._ingress = Ingress(inner.get("redactor"), kept=kept)
-        self._recorder = Recorder(options.ledger, self.run_id, clock)
-        self._sync = inner.get("durability", "power") == "power"
+        head = NO_ENTRIES if resumption is None else resumption.head
+        self._recorder = Recorder(options.ledger, self.run_id, clock, head=head)
+        self._commits = Commits(self._recorder, sync=inner.get("durability", "power") == "power")
         self._steps = 0
         self._nodes = _Nodes(options.node_provider)
         self._config = RoundsConfig(
             max_iterations=options.max_iterations, has_provider=options.node_provider is not None
         )
         self._state = Round()
+        #: What is being put on record.
+        self._next: Round | None = None
         self._node: Any = None
         self.results: list[LoopResult] = []
         self._inner: InnerLoop | None = None
@@ -146,6 +150,9 @@ class LoopingAgentLoop(OneRun):
         # An inner loop gives up what refuses to stop after one grace; what then remains is ours.
         self._watch = Watchdog(grace_ms=2 * self._grace_ms, on_due=self._cut, on_overdue=self._abandon)
         self._abandoned = False
+        self._resumption = resumption
+        if resumption is not None:
+            self._take_up(resumption)
 
     @property
     def status(self) -> NodeStatus:
@@ -155,7 +162,7 @@ class LoopingAgentLoop(OneRun):
         return NodeStatus.RUNNING if self._ticked else NodeStatus.PENDING
 
     def _decided(self) -> bool:
-        return self._state.ending is not None or self._failure is not None
+        return (self._next or self._state).ending is not None or self._failure is not None
 
     def _cut(self) -> None:
         if self._waiting is not None:
@@ -197,9 +204,7 @@ class LoopingAgentLoop(OneRun):
         finally:
             self._watch.stop()
             if not self._abandoned:
-                with anyio.CancelScope(shield=True, deadline=anyio.current_time() + self._grace_ms / 1000):
-                    await self._wind_down()
-                self._finish(self._make_result())
+                await self._end()
 
     async def _live(self) -> None:
         assert self._woken is not None
@@ -207,13 +212,42 @@ class LoopingAgentLoop(OneRun):
         await self._woken.wait()
         if self._abort_reason is not None:
             raise Stopped
-        self._record("fact.input", {"type": TICK})
-        order = await self._step(Began())
+        if self._resumption is None:
+            order = await self._begin()
+        else:
+            order = await self._go_on_from(self._resumption)
         while order is not None:
             if self._abort_reason is not None:
                 raise Stopped
             event = await self._perform(order)
             order = await self._step(event)
+
+    async def _begin(self) -> RoundOrder | None:
+        self._record("fact.input", {"type": TICK})
+        return await self._step(Began())
+
+    def _take_up(self, run: OuterResumption) -> None:
+        """Be where the recorded run was."""
+        self._state, self._steps, self._node = run.state, run.steps, run.node
+        self.results += run.results
+        if run.results and self._options.share_symbolics:
+            set_facts(self.symbolics, run.facts)
+        for role, count in run.finished.items():
+            skip_turns(self._inner_options.get(f"{role}_adapter"), count)
+        self._nodes.take_up(run)
+
+    async def _go_on_from(self, run: OuterResumption) -> RoundOrder | None:
+        """Return the order that the recorded run had not done."""
+        for frame in run.unpublished:
+            self._forward_now(frame, self._state.index)
+        if self._has_ended():
+            if not run.closed:
+                self._record_end(self._make_result(self._state))
+                await self._commit()
+            return None
+        if run.event is not None:
+            return await self._step(run.event)
+        return run.order if run.order is not None else await self._begin()
 
     async def _perform(self, order: RoundOrder) -> RoundEvent:
         index = self._state.index
@@ -251,8 +285,13 @@ class LoopingAgentLoop(OneRun):
             options |= {"ledger": self._options.ledger, "run_id": f"{self.run_id}/{index + 1}"}
         if self._options.clock is not None:
             options["clock"] = self._options.clock
+        options["node"] = self._node
+        resumption, self._resumption = self._resumption, None
         try:
-            inner = self._inner = self._options.inner_loop_factory(node=self._node, **options)
+            begun = None if resumption is None else resumption.inner(f"{self.run_id}/{index + 1}")
+            if begun is not None:
+                options["resumption"] = begun
+            inner = self._inner = self._options.inner_loop_factory(**options)
         except Exception as error:
             raise Failed("inner_loop_factory", error) from error
         try:
@@ -273,7 +312,8 @@ class LoopingAgentLoop(OneRun):
 
     def _take_rest(self, inner: InnerLoop, index: int) -> None:
         """Pass on what an inner loop has left behind, and take note of how it ended."""
-        with suppress(anyio.WouldBlock, anyio.EndOfStream):
+        # Busy: whoever reads it is about to, and finds the stream at its end.
+        with suppress(anyio.WouldBlock, anyio.EndOfStream, StreamBusy):
             while True:
                 self._forward_now(inner.source.receive_nowait(), index)
         if inner.result is not None:
@@ -292,9 +332,24 @@ class LoopingAgentLoop(OneRun):
             self._take_rest(self._inner, self._state.index)
         if self._abort_reason is None and self._failure is None:
             self._failure = Failed("internal", TurnError(problem))
-        with anyio.move_on_after(self._grace_ms / 1000):
-            await self._wind_down()
-        self._finish(self._make_result())
+        await self._end()
+
+    async def _end(self) -> None:
+        """Bring the run to its end in time: with what its ledger answers, or without it."""
+        self._commits.may_give_up = True
+        for _ in range(2):
+            with anyio.CancelScope(shield=True, deadline=anyio.current_time() + self._grace_ms / 1000):
+                await self._wind_down()
+            if self._has_ended():
+                break
+            problem = "the store did not answer in time"
+            self._warnings.append(f"ledger: {problem}")
+            self._failure = self._failure or Failed("ledger", LedgerUnavailable(self.run_id, problem))
+            self._stop_recording()
+        self._finish(self._make_result(self._state))
+
+    def _has_ended(self) -> bool:
+        return self._state.phase in _ENDED
 
     def _note_result(self, result: LoopResult, index: int) -> None:
         self.results.append(result)
@@ -337,16 +392,16 @@ class LoopingAgentLoop(OneRun):
                 "effects": effect_names(effects),
             },
         )
-        self._state = after
-        if after.phase in (RoundPhase.DONE, RoundPhase.FAILED):
-            result = self._make_result()
-            closed = {"status": result.status.value, "reason": result.reason, "iterations": len(self.results)}
-            self._record("run.closed", closed)
+        if after.phase in _ENDED:
+            self._record_end(self._make_result(after))
+        self._next = after
         try:
             await self._commit()
-        except Failed:
-            self._state = before  # what is not on record is neither published nor true
-            raise
+        finally:
+            self._next = None
+        if self.result is not None:
+            raise Stopped
+        self._state = after  # what is not on record is neither published nor true
         order: RoundOrder | None = None
         for effect in effects:
             if isinstance(effect, Emit):
@@ -372,7 +427,7 @@ class LoopingAgentLoop(OneRun):
 
     async def _wind_down(self) -> None:
         """Bring the run to its end, whatever state it is in."""
-        while self._state.phase not in (RoundPhase.DONE, RoundPhase.FAILED):
+        while not self._has_ended():
             try:
                 await self._step(self._ending())
             except Failed as failed:
@@ -400,7 +455,17 @@ class LoopingAgentLoop(OneRun):
     def _shown(self, content: dict[str, Any]) -> dict[str, Any]:
         return self._ingress.shown(Frame("", content)).content
 
+    def _record_end(self, result: LoopResult) -> None:
+        closed = {"status": result.status.value, "reason": result.reason, "iterations": len(self.results)}
+        self._record("run.closed", closed)
+
     def _open_record(self) -> None:
+        if self._resumption is not None:
+            if self._resumption.closed:
+                self._stop_recording()
+            else:
+                self._record("fact.resumed", {"after": self._resumption.head[0]})
+            return
         opened = {
             "version": LEDGER_VERSION,
             "driver": OUTER_DRIVER,
@@ -414,26 +479,24 @@ class LoopingAgentLoop(OneRun):
         self._recorder.record(kind, data)
 
     async def _commit(self) -> None:
-        flush = partial(self._recorder.flush, sync=self._sync)
         try:
-            if self._sync and self._recorder.blocking:
-                # Shielded: a decision that was made and not told would be lost by a cancellation.
-                with anyio.CancelScope(shield=True):
-                    await anyio.to_thread.run_sync(flush)
-            else:
-                flush()
+            await self._commits()
         except Exception as error:
-            self._recorder = Recorder(None, self.run_id, SystemClock())
+            self._stop_recording()
             raise Failed("ledger", error) from error
 
-    def _make_result(self) -> LoopResult:
-        ending = self._state.ending
+    def _stop_recording(self) -> None:
+        self._recorder = Recorder(None, self.run_id, SystemClock())
+        self._commits = Commits(self._recorder, sync=False)
+
+    def _make_result(self, state: Round) -> LoopResult:
+        ending = state.ending
         dropped = self._buffer.statistics().dropped + self._lost
         if ending == "inner" and self.results:
             return msgspec.structs.replace(self.results[-1], dropped_frames=dropped)
         failure = self._failure
         return LoopResult(
-            status=NodeStatus.SUCCESS if self._state.phase is RoundPhase.DONE else NodeStatus.FAILURE,
+            status=NodeStatus.SUCCESS if state.phase is RoundPhase.DONE else NodeStatus.FAILURE,
             reason=cast(Any, ending) or "aborted",
             evidence=self._ingress.redact_text(f"{failure.phase}: {message_of(failure.error)}")
             if failure
@@ -465,11 +528,26 @@ class _Nodes:
     def __init__(self, provider: Any) -> None:
         self._provider = provider
         self._iterator: Any = None
+        self._left_out = 0
         if provider is not None and not callable(provider):
             is_async = hasattr(provider, "__aiter__")
             self._iterator = aiter(provider) if is_async else iter(provider)
 
+    def take_up(self, run: OuterResumption) -> None:
+        """Be where the provider was when the run was cut off."""
+        tell = getattr(self._provider, "take_up", None)
+        if tell is not None:
+            tell(run.results, run.node)
+        # What an iterator gave before is on record; it is begun anew, so that much is left out.
+        self._left_out = 0 if self._iterator is None else run.nodes
+
     async def at(self, index: int) -> Any:
+        while self._left_out:
+            self._left_out -= 1
+            await self._next()
+        return await self._next(index)
+
+    async def _next(self, index: int = 0) -> Any:
         if self._iterator is None:
             node = self._provider(index)
             return await node if must_wait(node) else node

@@ -104,6 +104,12 @@ class Output:
             self.ended = True
         self._staged.append(frame)
 
+    def again(self, frame: Frame) -> None:
+        """Queue a frame that was numbered before and may not have reached everybody."""
+        if frame.type in TERMINAL_TYPES:
+            self.ended = True
+        self._staged.append(frame)
+
     @property
     def staged(self) -> Sequence[Frame]:
         """The frames that wait."""

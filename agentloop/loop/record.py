@@ -22,7 +22,7 @@ from agentloop.ledger.recorder import LEDGER_VERSION, Recorder
 from agentloop.loop.cycle import CycleConfig, CycleState, Effect, Emit, Event, event_name
 from agentloop.messages import LoopResult
 
-__all__ = ("DRIVER", "OutDigest", "RunRecord", "effect_names")
+__all__ = ("DRIVER", "Commits", "OutDigest", "RunRecord", "effect_names")
 
 #: What ``run.opened`` calls this driver.
 DRIVER: Final = "agent_loop"
@@ -91,10 +91,52 @@ def effect_names(effects: Sequence[Emit | str]) -> list[str]:
     return [effect.type if type(effect) is Emit else str(effect) for effect in effects]
 
 
+class Commits:
+    """Hands what a recorder holds to its store, one call at a time.
+
+    What waits for a disk to sync goes through a worker; what does not is cheaper than the hop
+    there.
+
+    Attributes:
+        may_give_up: A cancellation leaves a worker behind that does not come back. Without it a
+            commit that has begun is done or has failed, whoever is cancelled.
+    """
+
+    __slots__ = ("_recorder", "_slot", "_sync", "may_give_up")
+
+    def __init__(self, recorder: Recorder, *, sync: bool) -> None:
+        self._recorder, self._sync, self.may_give_up = recorder, sync, False
+        self._slot: anyio.CapacityLimiter | None = None
+
+    async def __call__(self) -> None:
+        """Hand over everything recorded so far."""
+        if not (self._sync and self._recorder.blocking):
+            self._recorder.flush(sync=self._sync)
+            return
+        if self._slot is None:
+            self._slot = anyio.CapacityLimiter(1)
+        await anyio.to_thread.run_sync(self.now, limiter=self._slot, abandon_on_cancel=self.may_give_up)
+
+    def now(self) -> None:
+        """The same on the calling thread."""
+        self._recorder.flush(sync=self._sync)
+
+
 class RunRecord:
     """Writes one run into a recorder; does nothing, cheaply, without one."""
 
-    __slots__ = ("_batch", "_closed", "_recorder", "_role", "_slot", "_steps", "_sync", "_turn", "on", "out")
+    __slots__ = (
+        "_batch",
+        "_closed",
+        "_commits",
+        "_recorder",
+        "_role",
+        "_steps",
+        "_sync",
+        "_turn",
+        "on",
+        "out",
+    )
 
     def __init__(self, recorder: Recorder | None, *, sync: bool) -> None:
         self._recorder, self._sync = recorder, sync
@@ -103,7 +145,7 @@ class RunRecord:
         #: The canonical JSON of the frames that wait for the next entry.
         self._batch: list[str] = []
         self._role, self._turn, self._steps = "agent", 0, 0
-        self._slot: anyio.CapacityLimiter | None = None
+        self._commits = None if recorder is None else Commits(recorder, sync=sync)
         #: The last entry stands; what comes from something that was abandoned is too late.
         self._closed = False
         self.out = OutDigest()
@@ -115,9 +157,13 @@ class RunRecord:
         twin._role, twin._turn, twin._closed = self._role, self._turn, self._closed
         return twin
 
+    def go_on(self, steps: int, out: OutDigest) -> None:
+        """Go on after that many steps and those frames."""
+        self._steps, self.out = steps, out
+
     def off(self) -> None:
         """Record nothing any more: the store has failed."""
-        self._recorder, self.on = None, False
+        self._recorder, self._commits, self.on = None, None, False
         self._batch = []
 
     def opened(
@@ -214,22 +260,16 @@ class RunRecord:
         self._closed = True
 
     async def commit(self) -> None:
-        """Hand everything recorded so far to the store.
-
-        Not interrupted by cancellation: once begun, it is done or has failed. What waits for a
-        disk to sync goes through a worker; what does not is cheaper than the hop there.
-        """
-        recorder = self._recorder
-        if recorder is None:
-            return
-        if not (self._sync and recorder.blocking):
-            recorder.flush(sync=self._sync)
-            return
-        if self._slot is None:
-            self._slot = anyio.CapacityLimiter(1)
-        await anyio.to_thread.run_sync(lambda: recorder.flush(sync=True), limiter=self._slot)
+        """Hand everything recorded so far to the store; see `Commits`."""
+        if self._commits is not None:
+            await self._commits()
 
     def commit_now(self) -> None:
         """As `commit`, on the calling thread."""
-        if self._recorder is not None:
-            self._recorder.flush(sync=self._sync)
+        if self._commits is not None:
+            self._commits.now()
+
+    def hurry(self) -> None:
+        """From now on a commit that does not come back may be left behind."""
+        if self._commits is not None:
+            self._commits.may_give_up = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import anyio
@@ -23,6 +24,7 @@ from agentloop.loop.ingress import Ingress
 from agentloop.loop.options import LoopOptions
 from agentloop.loop.output import Output
 from agentloop.loop.record import RunRecord
+from agentloop.loop.resumption import OpenTurn, continued
 from agentloop.loop.turns import Adapter, Prompt, Turn, TurnFold, as_adapter, is_forwarded
 from agentloop.loop.watch import Watchdog
 from agentloop.symbolic import SymbolicChange
@@ -86,6 +88,8 @@ class TurnTaker:
         forward = options.forward_frames
         self.forward: frozenset[str] | None = None if forward == "*" else frozenset(forward)
         self._number = 0
+        #: A turn that was cut off before the run was resumed.
+        self._again: OpenTurn | None = None
         self.role: Role | None = None
         self._turn: Turn | None = None
 
@@ -96,12 +100,13 @@ class TurnTaker:
             Failed: The turn, or the building of its prompt, did not end well.
             Stopped: The run was stopped meanwhile.
         """
-        prompt = await self._build_prompt(role, *arguments)
+        again, self._again = self._again, None
+        prompt = await self._build_prompt(role, again, *arguments)
         self._number += 1
         if self._record.on:
             whole = self._options.record_prompts == "parts"
             self._record.turn_begun(self._number, role, self._ingress.prompt(prompt), whole=whole)
-        work = _TurnWork(TurnFold(role), self._calls)
+        work = _TurnWork(TurnFold(role), partial(self._calls, again=again))
         try:
             self.role = role
             self._watch.allow(self._options.turn_timeout_ms)
@@ -127,7 +132,11 @@ class TurnTaker:
         if self._run.halted():
             raise Stopped
 
-    def _calls(self, role: Role) -> TurnCalls:
+    def go_on(self, turns: int, again: OpenTurn | None) -> None:
+        """Go on after that many turns, the last of which may have to be taken again."""
+        self._number, self._again = turns, again
+
+    def _calls(self, role: Role, again: OpenTurn | None) -> TurnCalls:
         return TurnCalls(
             role,
             self._number,
@@ -136,12 +145,15 @@ class TurnTaker:
             limit=self._options.max_tool_calls,
             record=self._record,
             commit=self._run.commit,
-            stage=self._stage_answer,
+            stage=self.show_answer,
             ingress=self._ingress,
             watch=self._watch,
+            again=again,
         )
 
-    async def _build_prompt(self, role: Role, *arguments: Any) -> Prompt:
+    async def _build_prompt(self, role: Role, again: OpenTurn | None, *arguments: Any) -> Prompt:
+        if again is not None and again.prompt is not None:
+            return Prompt(continued(again.prompt, again.calls))
         build = self._builders[role]
         assert build is not None, "LoopOptions has checked that it is there"
         try:
@@ -152,6 +164,8 @@ class TurnTaker:
             if value is None or not frames:
                 raise TypeError(f"the prompt builder returned {value!r}: a frame, a str, a mapping or a list")
             prompt = Prompt(Frame.of(frame) for frame in frames)
+            if again is not None:
+                prompt = Prompt(continued(prompt, again.calls))
         except Exception as error:
             raise Failed(f"build_{role}_prompt", error) from error
         self._go_on()
@@ -239,7 +253,8 @@ class TurnTaker:
         await self._output.publish()
         return answer
 
-    def _stage_answer(self, answer: Frame) -> None:
+    def show_answer(self, answer: Frame) -> None:
+        """Show the reader an answer, if it wants to see answers."""
         if not self._run.has_ended():
             self._stage(answer, "agent")
 

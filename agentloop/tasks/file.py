@@ -6,7 +6,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -70,6 +70,8 @@ class Task:
     node: str
     nodes: tuple[TaskNode, ...] = ()
     order: Literal["listed", "graph"] = "graph"
+    #: Settings that replaced those of the file.
+    overrides: tuple[str, ...] = ()
 
 
 def task_schema() -> dict[str, Any]:
@@ -106,7 +108,7 @@ def load_task(path: Path, *, overrides: Sequence[str] = ()) -> Task:
         for override in overrides:
             _override(data, override)
         _validate(data)
-        return _task(data, file.resolve().parent)
+        return replace(_task(data, file.resolve().parent), overrides=tuple(overrides))
     except TaskError as error:
         raise TaskError(f"{file}: {error}") from None
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from agentloop.checks import create_default_deterministic_checks
 from agentloop.determinism import RunIds
@@ -29,7 +29,7 @@ from agentloop.tasks.prompts import agent_prompt, evaluator_prompt
 from agentloop.tools import Tool
 from agentloop.verdict import create_default_evaluator_parser
 
-__all__ = ("TaskRun", "begin_task", "open_memory", "runs_folder")
+__all__ = ("TaskRun", "begin_task", "fork_task", "open_memory", "resume_task", "runs_folder")
 
 #: What the command shows beside the frames every loop emits.
 _FORWARD: Final = ("TEXT", "TOOL_CALL", "TOOL_RESULT")
@@ -112,6 +112,10 @@ class TaskRun:
         self.memory.close()
 
 
+#: Makes the loop of a task from its options, for one that begins, is resumed or forked.
+MakeLoop: TypeAlias = Callable[..., "AgentLoop | LoopingAgentLoop"]
+
+
 def begin_task(
     task: Task,
     *,
@@ -134,10 +138,97 @@ def begin_task(
         TaskError: An adapter, a tool, the memory or the workspace cannot be used; nothing was
             begun.
     """
-    environ = _with_this_python(os.environ if environ is None else environ)
     run_id = run_id or RunIds()()
     workspace = task.workspace if task.in_place else runs_folder(task.state, run_id) / "workspace"
     assert workspace is not None  # load_task: in_place needs one
+
+    def make(memory: ProjectMemory, single: bool, options: dict[str, Any]) -> AgentLoop | LoopingAgentLoop:
+        given = {**options, "ledger": memory.ledger, "run_id": run_id, "labels": _labels(task, workspace)}
+        loop = create_agent_loop(**given) if single else create_looping_agent_loop(**given)
+        if not task.in_place:
+            _copy_workspace(task, workspace)
+        return loop
+
+    return _put_together(task, run_id, workspace, make, environ=environ, on_node=on_node)
+
+
+def resume_task(
+    task: Task,
+    run_id: str,
+    workspace: Path,
+    *,
+    environ: Mapping[str, str] | None = None,
+    on_node: Callable[[str, Sequence[str]], object] | None = None,
+) -> TaskRun:
+    """Put the parts of a task together for a run that was cut off; it goes on where it was.
+
+    Args:
+        task: As it was when the run began; its limits are not looked at, the record has them.
+        run_id: Of the run, in the task's file.
+        workspace: Where the run has worked and goes on working.
+
+    Raises:
+        TaskError, LedgerError: It cannot be gone on with.
+    """
+
+    from agentloop.resumes import OUTER_REFUSED, REFUSED, resume  # a run that begins does not need it
+
+    def make(memory: ProjectMemory, single: bool, options: dict[str, Any]) -> AgentLoop | LoopingAgentLoop:
+        for name in REFUSED if single else OUTER_REFUSED:
+            options.pop(name, None)
+        return resume(memory.ledger, run_id, **options)
+
+    return _put_together(task, run_id, workspace, make, environ=environ, on_node=on_node, resumed=True)
+
+
+def fork_task(
+    task: Task, run: str, at: int, workspace: Path, *, environ: Mapping[str, str] | None = None
+) -> TaskRun:
+    """Put the parts of a task together for a new run that begins as another one did.
+
+    Args:
+        task: As it is to go on from there: its agent, limits and checks may differ.
+        run: The run to begin as, up to its entry ``at``.
+        workspace: That of the other run; it is copied as it is now.
+
+    Raises:
+        TaskError, LedgerError, ValueError: It cannot be forked there.
+    """
+    if task.nodes:
+        raise TaskError("a run over [[nodes]] cannot be forked: begin another one, or resume it")
+    from agentloop.resumes import fork
+
+    run_id = RunIds()()
+    copy = task.workspace if task.in_place else runs_folder(task.state, run_id) / "workspace"
+    assert copy is not None  # load_task: in_place needs one
+
+    def make(memory: ProjectMemory, single: bool, options: dict[str, Any]) -> AgentLoop | LoopingAgentLoop:
+        if not task.in_place:
+            _copy_workspace(dataclasses.replace(task, workspace=workspace), copy)
+        try:
+            labels = _labels(task, copy)
+            return fork(memory.ledger, run, at=at, **{**options, "run_id": run_id, "labels": labels})
+        except BaseException as error:
+            if not task.in_place:
+                shutil.rmtree(copy.parent, ignore_errors=True)
+            if type(error) is ValueError:  # there is no such entry
+                raise TaskError(str(error)) from error
+            raise
+
+    return _put_together(task, run_id, copy, make, environ=environ)
+
+
+def _put_together(
+    task: Task,
+    run_id: str,
+    workspace: Path,
+    make: MakeLoop,
+    *,
+    environ: Mapping[str, str] | None,
+    on_node: Callable[[str, Sequence[str]], object] | None = None,
+    resumed: bool = False,
+) -> TaskRun:
+    environ = _with_this_python(os.environ if environ is None else environ)
     redactor = Redactor(secrets_from_env(_secret_names(environ), environ=environ))
     context = AdapterContext(workspace=workspace, base=task.folder, environ=environ, redactor=redactor)
     options = _loop_options(task, context)
@@ -146,16 +237,11 @@ def begin_task(
         order = None
         if task.nodes:
             nodes = [dataclasses.asdict(node) for node in task.nodes]
-            order = memory.order(task=task.name, nodes=nodes, by=task.order)
-        labels = _labels(task, workspace)
-        given = {**options, "ledger": memory.ledger, "run_id": run_id, "labels": labels}
-        loop: AgentLoop | LoopingAgentLoop
-        if order is not None:
-            loop = _looping(task, given, order, memory, on_node)
+            order = memory.order(task=task.name, nodes=nodes, by=task.order, resumed=resumed)
+            loop = make(memory, False, _looping_options(task, options, order, memory, on_node))
         else:
-            loop = create_agent_loop(**given, graph=memory.bridge(task=task.name, node=task.node))
-        if not task.in_place:
-            _copy_workspace(task, workspace)
+            bridge = memory.bridge(task=task.name, node=task.node)
+            loop = make(memory, True, {**options, "graph": bridge})
     except BaseException:
         memory.close()
         raise
@@ -204,7 +290,13 @@ def _copy_workspace(task: Task, scratch: Path) -> None:
 def _labels(task: Task, workspace: Path) -> dict[str, Any]:
     base = task.state.parent
     shown = workspace.relative_to(base) if workspace.is_relative_to(base) else workspace
-    return {"task": task.name, "goal": task.goal, "workspace": str(shown)}
+    labels = {"task": task.name, "goal": task.goal, "workspace": str(shown), "folder": _beside(task)}
+    return {**labels, "set": list(task.overrides)} if task.overrides else labels
+
+
+def _beside(task: Task) -> str:
+    """Return where the task lies, seen from the file that keeps its runs: both may move together."""
+    return os.path.relpath(task.folder, task.state.parent)
 
 
 def _tools(task: Task, context: AdapterContext) -> dict[str, Tool]:
@@ -237,13 +329,33 @@ def _loop_options(task: Task, context: AdapterContext) -> dict[str, Any]:
     }
 
 
-def _looping(
+class _Nodes:
+    """The order of a task's nodes, which tells the person watching what was chosen and why."""
+
+    def __init__(self, order: NodeOrder, on_node: Callable[[str, Sequence[str]], object] | None) -> None:
+        self._order, self._on_node = order, on_node
+        self.take_up = order.take_up
+
+    async def __call__(self, index: int) -> Mapping[str, Any] | None:
+        found = self._order(index)
+        node: Mapping[str, Any] | None = await found if inspect.isawaitable(found) else found
+        if node is not None and self._on_node is not None:
+            self._on_node(node["id"], self._order.explain())
+        return node
+
+    async def should_continue(self, result: LoopResult, index: int) -> bool:
+        answer = self._order.should_continue(result, index)
+        again = await answer if inspect.isawaitable(answer) else answer
+        return bool(again) and not _is_hopeless(result.error)
+
+
+def _looping_options(
     task: Task,
     options: dict[str, Any],
     order: NodeOrder,
     memory: ProjectMemory,
     on_node: Callable[[str, Sequence[str]], object] | None,
-) -> LoopingAgentLoop:
+) -> dict[str, Any]:
     bridge = memory.bridge(task=task.name, node=None)
 
     def make_inner(*, node: Mapping[str, Any], **inner: Any) -> AgentLoop:
@@ -251,25 +363,14 @@ def _looping(
         labels = {"task": task.name, "node": node["id"], "goal": node["goal"]}
         return create_agent_loop(**{**inner, "checks_list": checks}, node=node, graph=bridge, labels=labels)
 
-    async def next_node(index: int) -> Mapping[str, Any] | None:
-        found = order(index)
-        node: Mapping[str, Any] | None = await found if inspect.isawaitable(found) else found
-        if node is not None and on_node is not None:
-            on_node(node["id"], order.explain())
-        return node
-
-    async def go_on(result: LoopResult, index: int) -> bool:
-        answer = order.should_continue(result, index)
-        again = await answer if inspect.isawaitable(answer) else answer
-        return bool(again) and not _is_hopeless(result.error)
-
-    limits = {"max_iterations": _ROUNDS_PER_NODE * len(task.nodes), **options}
-    return create_looping_agent_loop(
-        **limits,
-        inner_loop_factory=make_inner,
-        node_provider=next_node,
-        should_continue=go_on,
-    )
+    nodes = _Nodes(order, on_node)
+    return {
+        "max_iterations": _ROUNDS_PER_NODE * len(task.nodes),
+        **options,
+        "inner_loop_factory": make_inner,
+        "node_provider": nodes,
+        "should_continue": nodes.should_continue,
+    }
 
 
 def _is_hopeless(error: BaseException | None) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from graphstate._canonical import Json
 from graphstate.cli.arguments import SWITCH, Flag, Usage, Word, nearest, split
-from graphstate.cli.commands import COMMANDS, EVERYWHERE, FLAGS, Command, Shown, help_text
+from graphstate.cli.commands import COMMANDS, EVERYWHERE, FLAGS, Command, Place, Shown, help_text
 from graphstate.cli.output import OutputFailed, complain, json_text, visible, write
 
 __all__ = ("find_database", "main")
@@ -71,6 +71,8 @@ def _run(argv: Sequence[str]) -> int:
         return 0
     command = _command(name)
     answer = _answer(command, _values(command, rest, given), given)
+    if answer.printed:
+        return answer.exit_code
     if answer.text is not None and "json" not in given:
         write(visible(answer.text, tabs=True))
     else:
@@ -144,15 +146,26 @@ def _answer(command: Command, values: dict[str, Any], given: dict[str, str]) -> 
     if not path:
         raise Usage("--db needs the name of a file")
     reads = command.opens == "reads" or (command.opens == "changes with words" and not any(values.values()))
-    if command.opens != "makes" and path != ":memory:" and not os.path.exists(path):
+    if command.opens not in ("makes", "itself") and path != ":memory:" and not os.path.exists(path):
         hint = "create it with remember, or name another file with --db"
         return _failed("NotFound", f"there is no graph {path}", hint)
     actor, trust = given.get("actor", DEFAULT_ACTOR), given.get("trust", "person")
     try:
-        with Adaptogen.open(
-            path, seed=False, actor=actor, trust=trust, read_only=reads, durability="power", key=_key(given)
-        ) as graph:
-            answer = command.call(graph, values)
+        if command.opens == "itself":
+            answer = command.call(Place(path, actor, trust), values)
+        else:
+            with Adaptogen.open(
+                path,
+                seed=False,
+                actor=actor,
+                trust=trust,
+                read_only=reads,
+                durability="power",
+                key=_key(given),
+            ) as graph:
+                if command.live:
+                    values["as_json"] = "json" in given
+                answer = command.call(graph, values)
     except VerbFailed as error:
         return _failed(str(error.code), error.message, error.hint, error.details)
     except StoreError as error:

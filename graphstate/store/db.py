@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ("Database", "Durability", "SqliteDatabase", "SqlValue")
 
+# 16 MB of write-ahead log; it goes when the last process closes the file.
+_CHECKPOINTS = "PRAGMA wal_autocheckpoint=4000"
+
 SqlValue: TypeAlias = int | float | str | bytes | None
 Durability: TypeAlias = Literal["process", "power"]
 
@@ -58,11 +61,17 @@ class Database(Protocol):
     def begin_read(self) -> bool:
         """Start a reading transaction, one moment until it ends, and say the same."""
 
+    def wrote(self) -> bool:
+        """Say whether the open writing transaction changed a row, as far as that is known."""
+
     def commit(self) -> None:
         """Commit."""
 
     def rollback(self) -> None:
         """Roll back. Harmless if the database has already done it."""
+
+    def copy_from(self, other: Database) -> None:
+        """Replace everything by the content of another database of the same kind."""
 
     def displaced(self) -> bool:
         """Say whether the file under its name is not the one that was opened."""
@@ -134,6 +143,7 @@ class SqliteDatabase:
         self._cursor = self._connection.cursor()
         # What the two change counters said last: of writing and of reading transactions.
         self._written = self._read = -1
+        self._changes = 0  # rows ever changed, when the open transaction began
         self._raised = self._closed = False
         # SQLite compares device and inode, and writes its answer into this integer.
         self._has_moved, self._answer = apsw.SQLITE_FCNTL_HAS_MOVED, array("i", [0])
@@ -186,6 +196,9 @@ class SqliteDatabase:
             return "memory"
         if mode != "wal":
             raise ReadOnly(f"SQLite keeps journal mode {mode!r} and refuses write-ahead logging here")
+        # A step of a large graph changes pages all over the file. Each checkpoint waits for the disk
+        # and writes a page once, however often it changed: fewer of them halve the time of a step.
+        self.run(_CHECKPOINTS)
         self.run("PRAGMA synchronous=FULL" if level == "power" else "PRAGMA synchronous=NORMAL")
         (reported,) = self.one("PRAGMA synchronous") or (0,)
         self._synced = reported >= 2
@@ -236,6 +249,7 @@ class SqliteDatabase:
         except BaseException:
             self._ended()
             raise
+        self._changes = self._connection.total_changes()
         # The pager's own counter, read without a statement; our commits count too, see _ended.
         return not self._in_memory and self._connection.data_version() != self._written
 
@@ -246,12 +260,17 @@ class SqliteDatabase:
         self._read = version
         return moved
 
+    def wrote(self) -> bool:
+        # After some errors SQLite has already rolled back; then nobody knows what it was.
+        connection = self._connection
+        return not connection.in_transaction or connection.total_changes() != self._changes
+
     def commit(self) -> None:
         self.run("COMMIT")
         self._ended()
 
     def rollback(self) -> None:
-        # After some errors SQLite has already rolled back; a second rollback would be an error.
+        # A second rollback would be an error.
         if not self._closed and self._connection.in_transaction:
             self.run("ROLLBACK")
         self._ended()
@@ -259,10 +278,20 @@ class SqliteDatabase:
     def _ended(self) -> None:
         if self._closed:
             return
-        self._written = self._connection.data_version()
+        if not self._in_memory:
+            self._written = self._connection.data_version()
         if self._raised:
             self._raised = False
             self.run("PRAGMA synchronous=NORMAL")
+
+    def copy_from(self, other: Database) -> None:
+        if not isinstance(other, SqliteDatabase):
+            raise Misuse("a SQLite database copies from a SQLite database only")
+        try:
+            with self._connection.backup("main", other._connection, "main") as backup:
+                backup.step()
+        except self._error as error:
+            raise _translate(error) from error
 
     def displaced(self) -> bool:
         if self._in_memory:

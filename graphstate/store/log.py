@@ -30,6 +30,16 @@ _INSERT = [
     "INSERT INTO event VALUES " + ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?)"] * n) for n in range(_AT_ONCE + 1)
 ]
 _HEAD = "SELECT no & 0xFFFFFFFFFF, hash FROM event WHERE no BETWEEN ? AND ? ORDER BY no DESC LIMIT 1"
+_FIRST = "SELECT no & 0xFFFFFFFFFF FROM event WHERE no BETWEEN ? AND ? ORDER BY no LIMIT 1"
+_DROP_OTHER_ROWS = (
+    "DELETE FROM event WHERE no NOT BETWEEN ? AND ?",
+    "DELETE FROM event_abandoned WHERE no NOT BETWEEN ? AND ?",
+)
+_DROP_OTHER_STREAMS = (
+    "DELETE FROM first_result WHERE stream <> ?",
+    "DELETE FROM cut WHERE stream <> ?",
+    "DELETE FROM stream WHERE no <> ?",
+)
 _HASH = "SELECT hash FROM event WHERE no = ?"
 _START = "SELECT start_seq, start_hash FROM stream WHERE name = ?"
 _SET_ASIDE = """SELECT CAST(a.body AS BLOB) FROM cut c JOIN event_abandoned a ON a.cut = c.no AND a.no = ?
@@ -46,7 +56,8 @@ WHERE no BETWEEN ?1 AND ?2
 AND (?3 IS NULL OR type = (SELECT no FROM term WHERE text = ?3))
 AND (?4 IS NULL OR ?4 IN (body ->> '$.id', body ->> '$.from', body ->> '$.to'))
 AND (?5 IS NULL OR ?5 IN (body ->> '$.id', body ->> '$.edgeId'))
-ORDER BY no DESC LIMIT ?6"""
+AND (?6 IS NULL OR actor = (SELECT no FROM term WHERE text = ?6))
+ORDER BY no DESC LIMIT ?7"""
 _CUTS = """SELECT c.no, s.name, c.at, c.actor, c.trust, c.reason, c.from_seq, c.from_hash, c.to_seq,
 c.to_hash, (SELECT count(*) FROM event_abandoned WHERE cut = c.no)
 FROM cut c JOIN stream s ON s.no = c.stream ORDER BY c.no"""
@@ -153,6 +164,20 @@ class Log:
         (count,) = self._db.one("SELECT count(*) FROM event WHERE no BETWEEN ? AND ?", keys) or (0,)
         self._db.run("DELETE FROM event WHERE no BETWEEN ? AND ?", keys)
         return int(count)
+
+    def first(self, stream: str) -> int:
+        """Return the number of the oldest row that a stream still holds, 0 if it holds none."""
+        row = self._db.one(_FIRST, self._range(stream))
+        return int(row[0]) if row else 0
+
+    def keep_only(self, stream: str) -> None:
+        """Drop every other stream with all that belongs to it."""
+        no, (first, last) = self.number(stream), self._range(stream)
+        for statement in _DROP_OTHER_ROWS:
+            self._db.run(statement, (first, last))
+        for statement in _DROP_OTHER_STREAMS:
+            self._db.run(statement, (no,))
+        self.forget()
 
     def number(self, stream: str, *, create: bool = False) -> int:
         """Return the number rows of a stream carry; 0 if there is no such stream yet."""
@@ -336,6 +361,15 @@ class Log:
         self._heads[stream] = to
         return int(row[0])
 
+    def cuts_after(self, stream: str, after: int) -> tuple[int, int | None]:
+        """Return the number of the newest cut, and the earliest event the cuts after one led back to."""
+        row = self._db.one(
+            "SELECT coalesce(max(no), ?2), min(to_seq) FROM cut WHERE stream = ?1 AND no > ?2",
+            (self.number(stream), after),
+        )
+        assert row is not None
+        return row[0], row[1]
+
     def cuts(self) -> list[Cut]:
         """Return the cuts, oldest first."""
         return [
@@ -378,7 +412,15 @@ class Log:
         )
 
     def recent(
-        self, stream: str, *, from_seq: int, limit: int, type: str | None, node: str | None, edge: str | None
+        self,
+        stream: str,
+        *,
+        from_seq: int,
+        limit: int,
+        type: str | None = None,
+        node: str | None = None,
+        edge: str | None = None,
+        actor: str | None = None,
     ) -> list[Row]:
         """Return the newest rows that match, oldest first.
 
@@ -386,7 +428,7 @@ class Log:
         rows match, so a rare one reads the whole stream (about 1 us a row, inside SQLite).
         """
         names = self._names()
-        rows = self._db.all(_RECENT, (*self._range(stream, from_seq - 1), type, node, edge, limit))
+        rows = self._db.all(_RECENT, (*self._range(stream, from_seq - 1), type, node, edge, actor, limit))
         return [
             Row(
                 seq,

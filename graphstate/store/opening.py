@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Literal, NamedTuple, TypeAlias
 
-from graphstate.errors import LockHeld, ReadOnly
+from graphstate.errors import LockHeld, ReadOnly, shown
 from graphstate.events import ChainKey
 from graphstate.store import keys, schema
 from graphstate.store.db import Database, Durability, SqliteDatabase
@@ -19,6 +19,8 @@ MEMORY = ":memory:"
 
 #: Bytes that a key has at least.
 MIN_KEY = 16
+#: What SQLite takes: 24 days.
+MAX_TIMEOUT_MS = 2**31 - 1
 
 
 class Opened(NamedTuple):
@@ -43,6 +45,10 @@ def open_database(
         raise ValueError(f"lock must be 'shared' or 'exclusive', not {lock!r}")
     if key is not None and len(key) < MIN_KEY:
         raise ValueError(f"key must have at least {MIN_KEY} bytes, not {len(key)}")
+    if type(busy_timeout_ms) is not int or not 0 <= busy_timeout_ms <= MAX_TIMEOUT_MS:
+        raise ValueError(
+            f"busy_timeout_ms must be an integer from 0 to {MAX_TIMEOUT_MS}, not {shown(busy_timeout_ms)}"
+        )
     read_only = read_only and path != MEMORY
     held = _admitted(path, lock, read_only)
     db: SqliteDatabase | None = None

@@ -5,7 +5,8 @@ Truth is `event` (with the names it uses in `stream` and `term`). `node`, `node_
 `experience` holds the statistics of nodes (key 2 * node.no) and edges (2 * edge.no + 1), the view
 `stat` shows them with their ids.
 `state` holds the small things that nearly every event changes, together on one page: the last
-event folded (``head``), where each actor stands and came from (``cursor/...``, ``trail/...``).
+event folded (``head``), where each actor stands and came from (``cursor/...``, ``trail/...``), the
+last ``rewards``, and what came from another graph (``origin/...``).
 The view `cursor` shows the former. `snapshot`, `checkpoint`, `first_result`, `event_abandoned`, `cut` and
 `meta` stand beside them. A stream whose oldest rows were removed begins after ``start_seq``, as the event ``start_record``
 says. The view `event_log` is for people: names and hex instead of numbers
@@ -33,7 +34,7 @@ __all__ = (
 
 #: "Gst8" in ASCII; SQLite tools and `file` show it.
 APPLICATION_ID = 0x47737438
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 #: The graph's own stream always has this number.
 GRAPH_NO = 1
@@ -78,7 +79,7 @@ _TABLES = (
     no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, src TEXT NOT NULL, dst TEXT NOT NULL,
     kind TEXT NOT NULL, label TEXT NOT NULL, guard TEXT, enforcement TEXT, weight REAL NOT NULL,
     learned_weight REAL NOT NULL, version INTEGER NOT NULL, created_seq INTEGER NOT NULL,
-    updated_seq INTEGER NOT NULL) STRICT""",
+    updated_seq INTEGER NOT NULL, learned_enforcement TEXT) STRICT""",
     "CREATE INDEX edge_out ON edge (src, kind)",
     "CREATE INDEX edge_in ON edge (dst, kind)",
     """CREATE TABLE experience (
@@ -88,6 +89,22 @@ _TABLES = (
     rewarded_move INTEGER NOT NULL) STRICT""",
     """CREATE VIEW stat AS SELECT 'node' AS kind, n.id, x.* FROM experience x JOIN node n ON x.no = 2 * n.no
     UNION ALL SELECT 'edge', e.id, x.* FROM experience x JOIN edge e ON x.no = 2 * e.no + 1""",
+    """CREATE TABLE zone (
+    no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, intra TEXT NOT NULL, boundary TEXT NOT NULL,
+    learned_intra TEXT, learned_boundary TEXT, version INTEGER NOT NULL, created_seq INTEGER NOT NULL,
+    updated_seq INTEGER NOT NULL) STRICT""",
+    """CREATE TABLE zone_member (
+    zone TEXT NOT NULL, node TEXT NOT NULL, PRIMARY KEY (zone, node)) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX zone_member_node ON zone_member (node, zone)",
+    """CREATE TABLE rule (
+    scope TEXT NOT NULL, id TEXT NOT NULL, violations INTEGER NOT NULL, clean INTEGER NOT NULL,
+    PRIMARY KEY (scope, id)) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE policy_lock (
+    scope TEXT NOT NULL, id TEXT NOT NULL, reason TEXT NOT NULL, actor TEXT, at INTEGER NOT NULL,
+    seq INTEGER NOT NULL, PRIMARY KEY (scope, id)) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE blocked (
+    edge TEXT PRIMARY KEY, edge_seq INTEGER NOT NULL, minute INTEGER NOT NULL, recorded INTEGER NOT NULL,
+    pending INTEGER NOT NULL) STRICT, WITHOUT ROWID""",
     "CREATE TABLE tunable (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
     """CREATE TABLE snapshot (
     id TEXT PRIMARY KEY, seq INTEGER NOT NULL, hash BLOB NOT NULL, at INTEGER NOT NULL,

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from graphstate.events import Head
 from graphstate.store.db import Database
 
-__all__ = ("Pin", "Snapshots", "Taken", "state_bytes")
+__all__ = ("LOAD_ROW", "Pin", "Snapshots", "Taken", "state_bytes")
 
 #: Automatic snapshots that are kept beside those that checkpoints name.
 KEPT = 2
@@ -23,11 +23,19 @@ KEPT = 2
 _DUMP = """SELECT '{"node":' || (SELECT json_group_array(json_array(no, id, kind, label, payload, tags, status, version,
     created_seq, updated_seq, created_at, updated_at, embedding)) FROM (SELECT * FROM node ORDER BY no))
 || ',"edge":' || (SELECT json_group_array(json_array(no, id, src, dst, kind, label, guard, enforcement, weight,
-    learned_weight, version, created_seq, updated_seq)) FROM (SELECT * FROM edge ORDER BY no))
+    learned_weight, version, created_seq, updated_seq, learned_enforcement)) FROM (SELECT * FROM edge ORDER BY no))
 || ',"experience":' || (SELECT json_group_array(json_array(no, visits, successes, failures, soft_violations,
     blocks, ema_reward, last_seq, rewarded_by, rewarded_move)) FROM (SELECT * FROM experience ORDER BY no))
 || ',"state":' || (SELECT json_group_array(json_array(key, value)) FROM (SELECT * FROM state
-    WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*' ORDER BY key))
+    WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*' OR key GLOB 'origin/*' OR key = 'rewards' ORDER BY key))
+|| ',"zone":' || (SELECT json_group_array(json_array(no, name, intra, boundary, learned_intra, learned_boundary,
+    version, created_seq, updated_seq)) FROM (SELECT * FROM zone ORDER BY no))
+|| ',"zone_member":' || (SELECT json_group_array(json_array(zone, node)) FROM (SELECT * FROM zone_member
+    ORDER BY zone, node))
+|| ',"rule":' || (SELECT json_group_array(json_array(scope, id, violations, clean)) FROM (SELECT * FROM rule
+    ORDER BY scope, id))
+|| ',"policy_lock":' || (SELECT json_group_array(json_array(scope, id, reason, actor, at, seq)) FROM (
+    SELECT * FROM policy_lock ORDER BY scope, id))
 || ',"tunable":' || (SELECT json_group_array(json_array(key, value)) FROM (SELECT * FROM tunable ORDER BY key)) || '}'"""
 
 _LOAD = (
@@ -36,13 +44,27 @@ _LOAD = (
     FROM json_each(?, '$.node')""",
     "INSERT INTO node_tag SELECT DISTINCT t.value, n.no FROM node n, json_each(n.tags) t WHERE ? IS NOT NULL",
     """INSERT INTO edge SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
-    value ->> 6, value ->> 7, value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12
+    value ->> 6, value ->> 7, value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13
     FROM json_each(?, '$.edge')""",
     """INSERT INTO experience SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4,
     value ->> 5, value ->> 6, value ->> 7, value ->> 8, value ->> 9 FROM json_each(?, '$.experience')""",
     "INSERT INTO state SELECT value ->> 0, value ->> 1 FROM json_each(?, '$.state')",
+    """INSERT INTO zone SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
+    value ->> 6, value ->> 7, value ->> 8 FROM json_each(?, '$.zone')""",
+    "INSERT INTO zone_member SELECT value ->> 0, value ->> 1 FROM json_each(?, '$.zone_member')",
+    "INSERT INTO rule SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(?, '$.rule')",
+    """INSERT INTO policy_lock SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4,
+    value ->> 5 FROM json_each(?, '$.policy_lock')""",
     "INSERT INTO tunable SELECT value ->> 0, value ->> 1 FROM json_each(?, '$.tunable')",
 )
+
+#: How one row of each table of a state is loaded, from ``{"node":[row]}``.
+LOAD_ROW: Mapping[str, str] = {
+    table: sql for sql in _LOAD if (table := sql.split(maxsplit=3)[2]) != "node_tag"
+}
+
+_TABLES = "SELECT key FROM json_each(?)"
+_ROWS = "SELECT value FROM json_each(?, '$.' || ?)"
 
 _PRUNE = """DELETE FROM snapshot WHERE id NOT IN (SELECT snapshot FROM checkpoint)
 AND id NOT IN (SELECT id FROM snapshot ORDER BY seq DESC, id DESC LIMIT ?)"""
@@ -107,6 +129,15 @@ class Snapshots:
         except zlib.error:
             return None
         return state.decode() if hashlib.sha256(state).digest() == row[0] else None
+
+    def tables(self, state: str) -> tuple[str, ...]:
+        """Return the names of the tables in a state, in its order."""
+        return tuple(name for (name,) in self._db.all(_TABLES, (state,)))
+
+    def rows(self, state: str, table: str) -> Iterator[str]:
+        """Yield the rows of one table of a state, each as its JSON text."""
+        for (row,) in self._db.each(_ROWS, (state, table)):
+            yield row
 
     def load(self, state: str) -> None:
         """Fill the empty projection tables with a snapshot's state."""

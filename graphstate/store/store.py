@@ -7,17 +7,21 @@ dropped whenever a transaction fails or another process wrote.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from msgspec import structs
 
-from graphstate._canonical import encode
+from graphstate._canonical import Json, encode
+from graphstate.bundle import Base
 from graphstate.errors import (
+    Busy,
     ClosedStore,
     ErrorCode,
     ForkedStore,
@@ -33,18 +37,24 @@ from graphstate.model import Compaction, IntegrityReport, Recovery
 from graphstate.store import rebuilding, recorded, schema
 from graphstate.store.anchor import Anchor, Sink
 from graphstate.store.db import Durability, StorageIo
+from graphstate.store.feed import Feed
 from graphstate.store.integrity import check_chains, head_problem, verify_state
 from graphstate.store.lock import owner
 from graphstate.store.log import TORN, Log
 from graphstate.store.opening import MEMORY, LockMode, Opened, open_database
 from graphstate.store.projection import Projection
+from graphstate.store.readings import checked_clock, checked_random
 from graphstate.store.snapshot import Snapshots, Taken
+from graphstate.store.survey import Flaw, Survey
 from graphstate.store.unit import Unit
 
-__all__ = ("MAX_EVENT_BYTES", "Store")
+__all__ = ("MAX_EVENT_BYTES", "Adopted", "Store")
 
 #: UTF-8 bytes of one event's body.
 MAX_EVENT_BYTES = 1_048_576
+
+# Adopted rows are written when there are so many, or so many bytes of them.
+_BATCH, _BATCH_BYTES = 500, 4 * MAX_EVENT_BYTES
 
 # Rows read at once while others may write in between.
 _PAGE = 500
@@ -55,10 +65,32 @@ _UNMARK_BROKEN = "DELETE FROM meta WHERE key = 'broken'"
 _CHANGE_NOTHING = "UPDATE state SET value = value WHERE key = 'head'"
 
 
+class Adopted(NamedTuple):
+    """An event that was made elsewhere and keeps its id, time and actor here."""
+
+    at: int
+    id: str
+    type: str
+    actor: str | None
+    trust: str | None
+    cause: str | None
+    body: dict[str, Json]
+
+
 def _system_rand() -> Callable[[], float]:
     from random import random
 
     return random
+
+
+def _event_bytes(body: dict[str, Json]) -> bytes:
+    data = encode(body)
+    if len(data) > MAX_EVENT_BYTES:
+        raise VerbFailed(
+            ErrorCode.PAYLOAD_TOO_LARGE,
+            f"an event of {len(data)} bytes, more than the {MAX_EVENT_BYTES} allowed",
+        )
+    return data
 
 
 def _system_now() -> int:
@@ -81,6 +113,7 @@ class Store:
         #: what opening had to repair
         self.recovery = Recovery()
         self._db, self._lock_file, self._key = db, opened.lock, key
+        self._survey = Survey(db)
         self._guard = threading.RLock()
         self._pid = os.getpid()
         self._on_disk = path != MEMORY
@@ -92,6 +125,11 @@ class Store:
         self._synced = self._harden = False
         self._snapshot_due = 0
         self._touched_text = False
+        #: who is told of committed events
+        self.feed = Feed()
+        #: The open transaction changes the graph's log.
+        self._news = False
+        self._cause: str | None = None
         self._anchor: Anchor | None = None
 
     # ------------------------------------------------------------------ opening
@@ -133,7 +171,9 @@ class Store:
             name, durability=durability, lock=lock, read_only=read_only,
             busy_timeout_ms=busy_timeout_ms, fts=fts, key=secret,
         )  # fmt: skip
-        store = cls(name, opened, now=now or _system_now, rand=rand or _system_rand(), ids=ids, key=secret)
+        clock = checked_clock(now) if now else _system_now
+        chance = checked_random(rand) if rand else _system_rand()
+        store = cls(name, opened, now=clock, rand=chance, ids=ids, key=secret)
         try:
             store._recover()
             store._compare(expect_head)
@@ -244,7 +284,7 @@ class Store:
         self.projection.forget()
         self._snapshot_due = 0
 
-    def begin(self, *, sync: bool = False) -> None:
+    def begin(self, *, sync: bool = False, though_broken: bool = False) -> None:
         """Enter a writing transaction, or the one that is open.
 
         Raises:
@@ -255,7 +295,7 @@ class Store:
         try:
             if self.read_only:
                 raise ReadOnly(f"{self.path} was opened read-only")
-            if self._broken is not None:
+            if self._broken is not None and not though_broken:
                 raise IntegrityBroken(self._broken)
             if self._depth == 0:
                 self._synced = sync
@@ -275,7 +315,8 @@ class Store:
             raise
 
     def commit(self) -> None:
-        """Leave the transaction; the outermost one commits."""
+        """Leave the transaction; the outermost one commits, and subscribers are told."""
+        news = False
         try:
             if self._depth == 1:
                 self.projection.flush()
@@ -287,13 +328,18 @@ class Store:
             raise
         else:
             self._depth -= 1
-            if self._depth == 0 and self._harden:
-                self._harden = False
-                self._flush_disk()
-            if self._anchor is not None and self._depth == 0:
-                self._anchor.offer(self.log.head(GRAPH))
+            if self._depth == 0:
+                news = self._news and self._reading == 0
+                self._news = self._news and not news
+                if self._harden:
+                    self._harden = False
+                    self._flush_disk()
+                if self._anchor is not None:
+                    self._anchor.offer(self.log.head(GRAPH))
         finally:
             self._guard.release()
+        if news and self.feed.wanted:
+            self.feed.tell_after_commit()
 
     def tell_head(self) -> None:
         """Let the anchor know the head after this commit."""
@@ -323,12 +369,18 @@ class Store:
 
     def _undo(self) -> None:
         self._depth = 0
-        self._harden = False
+        self._harden = self._news = False
         self._failure = None
+        # A verb that refused before it wrote has changed nothing that is remembered.
+        stale = self._closed or self._db.wrote() or self.projection.is_ahead()
         try:
             self._db.rollback()
+        except BaseException:
+            stale = True
+            raise
         finally:
-            self._forget()
+            if stale:
+                self._forget()
 
     def fail(self, code: ErrorCode, message: str) -> None:
         """Note that a verb failed; an open unit will not commit."""
@@ -382,14 +434,11 @@ class Store:
         """
         seq, previous = self.log.head(GRAPH)
         rows: list[Row] = []
+        if cause is None and self._cause is not None:
+            cause, self._cause = self._cause, None
         for draft in drafts:
             seq += 1
-            body = encode(draft.body)
-            if len(body) > MAX_EVENT_BYTES:
-                raise VerbFailed(
-                    ErrorCode.PAYLOAD_TOO_LARGE,
-                    f"an event of {len(body)} bytes, more than the {MAX_EVENT_BYTES} allowed",
-                )
+            body = _event_bytes(draft.body)
             at = self.now()
             row_id = self.ids.next("E")
             previous = row_hash(
@@ -402,7 +451,40 @@ class Store:
             self.projection.apply(row, draft.body)
             self._touched_text = self._touched_text or row.type == "NodeUpserted"
         self.projection.set_applied(head)
+        self._news = True
         return rows
+
+    def because(self, cause: str | None) -> None:
+        """Let the next event have a cause, although the verb that records it was given none."""
+        self._cause = cause
+
+    def adopt(self, facts: Iterable[Adopted]) -> int:
+        """Append events made elsewhere to the graph's stream, fold them, and return how many.
+
+        Each is folded before the next one is asked for, so whoever yields them can check them
+        against the graph as it then is. Memory does not grow with their number.
+
+        Raises:
+            VerbFailed: PayloadTooLarge for an event of more than 1 MiB.
+        """
+        seq, previous = self.log.head(GRAPH)
+        rows: list[Row] = []
+        count = size = 0
+        for fact in facts:
+            seq, count = seq + 1, count + 1
+            body = _event_bytes(fact.body)
+            columns = (fact.at, fact.id, fact.type, fact.actor, fact.trust, fact.cause, body)
+            previous = row_hash(previous, GRAPH, seq, *columns, key=self._key)
+            rows.append(Row(seq, *columns, previous))
+            self.projection.apply(rows[-1], fact.body)
+            size += len(body)
+            if len(rows) == _BATCH or size > _BATCH_BYTES:
+                self.log.extend(GRAPH, rows)
+                rows, size = [], 0
+        self.projection.set_applied(self.log.extend(GRAPH, rows))
+        self._touched_text = self._touched_text or count > 0
+        self._news = self._news or count > 0
+        return count
 
     def append(
         self, stream: str, rows: Sequence[Row], *, expected: int | None = None, sync: bool = False
@@ -534,7 +616,24 @@ class Store:
             self._record_start(start, 0, base, actor=actor, trust=trust)
             self.snapshots.drop_before(start.seq)  # no event names them any more
         self._snapshot_due = 0
+        self._news = True
         return count
+
+    # ------------------------------------------------------------------ the whole graph
+
+    def survey(self) -> Survey:
+        """Return what answers questions about the whole live graph, of this moment."""
+        self.projection.flush()
+        return self._survey
+
+    def flaws(self) -> list[Flaw]:
+        """Return what cannot be right in the tables. Repeated without a change it costs the cursors."""
+        return self.survey().flaws((self.projection.shape, self.projection.policies.shape))
+
+    def broken(self) -> str | None:
+        """Return why no write is taken any more, None if nothing is known to be damaged."""
+        row = None if self._broken else self._db.one(_BROKEN)
+        return self._broken if row is None else str(row[0])
 
     def _record_start(
         self, start: Head, count: int, base: Taken | None, *, actor: str | None, trust: str | None
@@ -573,6 +672,66 @@ class Store:
         log.set_verified(GRAPH, log.head(GRAPH))
         return Compaction(pruned=count, seq=new.seq, snapshot_id=taken.id)
 
+    # ------------------------------------------------------------------ copies
+
+    @property
+    def writing(self) -> bool:
+        """Say whether a unit is open: what is read now may never be committed."""
+        return self._depth > 0
+
+    def sibling(self, path: str) -> Store:
+        """Open another file with the clock, the randomness and the durability of this one."""
+        level: Durability = "power" if self.durability == "power" else "process"
+        return Store.open(path, now=self.now, rand=self.rand, durability=level, key=self._key)
+
+    def follows(self, before: Head, row: Row) -> bool:
+        """Say whether a row of the graph's stream continues the chain after another one."""
+        digest = row_hash(before.hash, GRAPH, *row[:8], key=self._key)
+        return row.seq == before.seq + 1 and digest == row.hash
+
+    @property
+    def keyed(self) -> bool:
+        """Say whether the graph's chain can be followed with its key only."""
+        return self._key is not None
+
+    def base(self) -> Base | None:
+        """Return the earliest state that leads with the rows after it to the head.
+
+        None if the log begins with event 1: then the rows alone do.
+
+        Raises:
+            IntegrityBroken: The log begins later, and no snapshot is there to begin with.
+        """
+        before = self.log.first(GRAPH) - 1
+        if before <= 0:
+            return None
+        for taken in reversed(self.snapshots.before(self.log.head(GRAPH).seq)):
+            state = self.snapshots.read(taken.id) if taken.head.seq >= before else None
+            if state is not None:
+                digest = hashlib.sha256(state.encode()).hexdigest()
+                return Base(taken.head, state, digest, self.snapshots.tables(state))
+        raise IntegrityBroken(f"{self.path} begins at event {before + 1} without the state before it")
+
+    def become_copy(self, source: Store) -> None:
+        """Replace everything here by the graph of another store, as it is at one moment.
+
+        Streams of runs are left out. The cost is that of copying the file.
+        """
+        source.begin_read()
+        try:
+            self._db.copy_from(source._db)
+        finally:
+            source.end_read()
+        self._forget()
+        self.full_text = source.full_text
+        self.begin(sync=True)
+        try:
+            self.log.keep_only(GRAPH)
+        except BaseException:
+            self.rollback()
+            raise
+        self.commit()
+
     # ------------------------------------------------------------------ integrity
 
     def verify(self, *, deep: bool = False, expect_head: Head | None = None) -> IntegrityReport:
@@ -600,7 +759,12 @@ class Store:
     def _note(self, report: IntegrityReport, moved: Mapping[str, Head]) -> None:
         place = "" if report.first_break_seq is None else f" at event {report.first_break_seq}"
         said = f"{self.path} is damaged{place} of stream {report.stream!r}: {report.detail}"
-        self.begin()
+        if not report.ok:
+            self._broken = said
+        try:
+            self.begin(though_broken=True)
+        except Busy:
+            return  # what was found stands; only the file does not say so yet
         try:
             if report.ok:
                 for stream, head in moved.items():
@@ -611,8 +775,6 @@ class Store:
             self.rollback()
             raise
         self.commit()
-        if not report.ok:
-            self._broken = said
 
     # ------------------------------------------------------------------ full text and closing
 

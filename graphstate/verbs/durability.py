@@ -21,11 +21,11 @@ from graphstate.store import recorded
 from graphstate.tunables import refusal
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
+from graphstate.verbs.fsm import settle_attempts
+from graphstate.verbs.locks import Held
 from graphstate.verbs.verb import Verbs, query, synced_verb, verb
 
 __all__ = ("Durability",)
-
-MAX_REASON = 1_024
 
 
 class Durability(Verbs):
@@ -52,6 +52,7 @@ class Durability(Verbs):
         """
         name = arguments.identifier(name, "checkpoint name")
         by = actor or self.actor
+        settle_attempts(self)
         taken = self.store.snapshot(actor=by, trust=self.trust, cause=cause)
         body = {"name": name, "seq": taken.head.seq, "snapshotId": taken.id}
         self.record(Draft("CheckpointCreated", body), actor=by)
@@ -75,6 +76,10 @@ class Durability(Verbs):
         (table ``event_abandoned``), and so are their causes: a call repeated with one of
         them is carried out again. Streams of runs are never rolled back. A checkpoint whose
         events were compacted is reached through its snapshot.
+
+        Refused with Locked, to everybody, if something was locked, or changed while locked,
+        after the checkpoint; and to models, tools and imports if it would carry a cursor over
+        the boundary of a locked zone.
         """
         log = self.store.log
         pin = self.store.snapshots.checkpoints().get(arguments.identifier(name, "checkpoint name"))
@@ -87,8 +92,10 @@ class Durability(Verbs):
                 f"checkpoint {name!r} stands on event {head.seq}, which is another one now",
                 ErrorCode.INTEGRITY_BROKEN,
             )
-        text = arguments.text(reason, "reason", MAX_REASON) or f"rollback to {name}"
+        text = arguments.text(reason, "reason", arguments.MAX_REASON) or f"rollback to {name}"
+        held = Held(self.store.projection)
         count = self.store.cut(head, actor=actor or self.actor, trust=self.trust, reason=text)
+        held.refuse_loss(trust=self.trust)
         self.store.tell_head()
         return Ok(Rollback(seq=head.seq, abandoned=count))
 
@@ -136,13 +143,20 @@ class Durability(Verbs):
 
     @verb
     def set_tunable(
-        self, key: str, value: Json, *, actor: str | None = None, cause: str | None = None
+        self,
+        key: str,
+        value: Json,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        cause: str | None = None,
     ) -> Result[dict[str, Any]]:
         """Store a setting in the file and return all of them."""
         problem = refusal(key, value)
         if problem is not None:
             return Fail(ErrorCode.INVALID_CONFIG, problem)
-        self.record(Draft("ConfigSet", {"key": key, "value": value}), actor=actor, cause=cause)
+        body = arguments.with_reason({"key": key, "value": value}, reason)
+        self.record(Draft("ConfigSet", body), actor=actor, cause=cause)
         return Ok(dict(self.store.projection.tunables()))
 
     @query

@@ -119,6 +119,13 @@ def test_a_command_line_agent_works_as_the_page_says(folder: Path) -> None:
         reader.follow(block)
 
 
+def test_a_run_is_resumed_and_forked_as_the_page_says(tmp_path: Path) -> None:
+    reader = Reader(tmp_path)
+
+    for block in blocks(DOCS / "how-to" / "resume-and-fork.md"):
+        reader.follow(block)
+
+
 def test_a_real_model_works_as_the_page_says(folder: Path) -> None:
     script: Any = decode((ROOT / "examples" / "fix-the-tests" / "agent.json").read_bytes())
     with chat_server(*map(streamed, [*script["calls"], *script["calls"]])) as server:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -24,8 +25,14 @@ ROOT = Path(__file__).parents[2]
 # ---------------------------------------------------------------------------------- who may not write
 
 
+#: Verbs that look before they change anything, and answer what they see.
+LOOK_FIRST = ("explain_transition", "merge", "repair")
+#: What a verb needs to change something, beside its words.
+MORE: dict[str, dict[str, Any]] = {"derive_zone": {"ratify": True, "name": "z"}}
+
+
 def called(name: str, words: list[str]) -> Callable[[Adaptogen], object]:
-    return lambda graph: getattr(graph, name)(*words)
+    return lambda graph: getattr(graph, name)(*words, **MORE.get(name, {}))
 
 
 def changing() -> Iterator[tuple[str, Callable[[Adaptogen], object]]]:
@@ -33,7 +40,7 @@ def changing() -> Iterator[tuple[str, Callable[[Adaptogen], object]]]:
     for names in VERBS.values():
         for name in names:
             method = getattr(Adaptogen, name)
-            if method.verb == "changes" and name != "explain_transition":
+            if method.verb == "changes" and name not in LOOK_FIRST:
                 parameters = list(inspect.signature(method).parameters.values())[1:]
                 yield name, called(name, ["a" for p in parameters if p.default is p.empty])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
@@ -551,6 +552,55 @@ async def test_f19_callbacks_that_refuse_to_stop(what: str) -> None:
             release.set()
     result = check(loop, frames)
     assert result.reason == ("evaluator" if what == "memory" else "aborted")
+
+
+class HangingDisk(MemoryLedgerStore):
+    """A store whose n-th append, and every later one, does not come back until it is released."""
+
+    blocking = True
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self._left = at
+        self.hangs, self.release = threading.Event(), threading.Event()
+
+    def append(self, *arguments: Any, **options: Any) -> Any:
+        self._left -= 1
+        if self._left <= 0:
+            self.hangs.set()
+            self.release.wait(20)
+            raise OSError("the disk came back")
+        return super().append(*arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("driver", "at"), [("one loop", at) for at in range(1, 4)] + [("looping", at) for at in range(1, 7)]
+)
+async def test_a_ledger_whose_disk_hangs_does_not_keep_the_end_waiting(driver: str, at: int) -> None:
+    store = HangingDisk(at)
+    options: dict[str, Any] = {"ledger": store, "durability": "power", "cleanup_timeout_ms": 30}
+    if driver == "one loop":
+        loop: Any = make_loop(["a", "b"], [more(), yes()], **options)
+    else:
+        loop = create_looping_agent_loop(
+            max_iterations=2, **loop_options(["a", "b"], [more(), yes()], **options)
+        )
+    with anyio.fail_after(15):
+        async with loop:
+            await loop.sink.write(TICK)
+            assert await anyio.to_thread.run_sync(store.hangs.wait, 5)
+            began = anyio.current_time()
+            loop.abort("stop")
+            await loop.wait()
+            took = anyio.current_time() - began
+            frames = await loop.source.collect()
+            store.release.set()
+    assert took < 5  # far less than the disk
+    # A success that is not on record is none.
+    assert loop.result.status == "FAILURE"
+    assert loop.result.reason in ("aborted", "error")
+    assert any("ledger" in warning for warning in loop.result.warnings), loop.result.warnings
+    assert story(frames)[-1] == ("ABORT" if loop.result.reason == "aborted" else "tree_failed")
 
 
 # ---------------------------------------------------------------------------------- F21 to F25

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from agentloop.errors import StreamFailed
 from agentloop.messages import LoopResult
 from agentloop.tasks import TaskRun, begin_task, load_task
 
-__all__ = ("execute",)
+__all__ = ("execute", "set_up", "watch")
 
 _SIGNAL_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
@@ -32,14 +33,28 @@ def execute(arguments: argparse.Namespace) -> int:
     Raises:
         OSError: What is shown could not be written: the run was aborted.
     """
-    _set_up_log(arguments.debug)
-    for signum in _SIGNAL_CODES:
-        signal.signal(signum, _stop)
+    set_up(arguments.debug)
     task = load_task(Path(arguments.task), overrides=arguments.set)
     if arguments.db is not None:
         task = dataclasses.replace(task, state=Path(arguments.db).resolve())
-    view = _view(arguments.json)
-    run = begin_task(task, on_node=view.node)
+    return watch(lambda view: begin_task(task, on_node=view.node), as_json=arguments.json)
+
+
+def set_up(debug: bool) -> None:
+    """Set up the log, and let a signal unwind what has been begun."""
+    _set_up_log(debug)
+    for signum in _SIGNAL_CODES:
+        signal.signal(signum, _stop)
+
+
+def watch(make: Callable[[View], TaskRun], *, as_json: bool) -> int:
+    """Run what is made and show it; return the exit code.
+
+    Raises:
+        OSError: What is shown could not be written: the run was aborted.
+    """
+    view = _view(as_json)
+    run = make(view)
     try:
         return anyio.run(_watch, run, view)
     finally:
