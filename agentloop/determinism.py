@@ -19,6 +19,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from agentloop._canonical import Json, NotJson, encode_text
+from agentloop._numbers import MAX_COUNT, check_count
 from agentloop.errors import InvariantViolation
 
 __all__ = (
@@ -93,6 +94,7 @@ class ManualClock:
     """
 
     def __init__(self, start_ms: int = 0) -> None:
+        check_count("start_ms", start_ms, -MAX_COUNT)
         self._now_ms = start_ms
         self._sleepers: list[_Sleeper] = []
         self._order = count()

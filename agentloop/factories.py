@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec
 
 import msgspec
 
+from agentloop._numbers import check_count
 from agentloop.loop.agent import AgentLoop
-from agentloop.loop.options import LoopOptions, check_count
+from agentloop.loop.options import LoopOptions
 
 if TYPE_CHECKING:
     from agentloop.loop.looping import LoopingAgentLoop

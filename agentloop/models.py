@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 import msgspec
 
 from agentloop._canonical import Json, encode_text
+from agentloop._numbers import check_count
 from agentloop.determinism import Clock, SystemClock
 from agentloop.errors import AgentLoopConfigError, ModelError, TurnError
 from agentloop.frames import DONE, TEXT, TOOL_CALL, Frame
@@ -100,6 +101,14 @@ class Retry:
     max_ms: int = 30_000
 
     def __post_init__(self) -> None:
+        try:
+            check_count("attempts", self.attempts, 1)
+            check_count("base_ms", self.base_ms, 0)
+            check_count("max_ms", self.max_ms, 0)
+        except (TypeError, ValueError) as error:
+            raise AgentLoopConfigError(
+                f"Retry needs attempts >= 1 and 0 <= base_ms <= max_ms: {error}"
+            ) from None
         if self.attempts < 1 or self.base_ms < 0 or self.max_ms < self.base_ms:
             raise AgentLoopConfigError(
                 f"Retry needs attempts >= 1 and 0 <= base_ms <= max_ms, not attempts={self.attempts}, "

@@ -14,6 +14,7 @@ from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 import msgspec
 
 from agentloop._canonical import Json
+from agentloop._numbers import check_amount, check_count
 from agentloop.frames import Frame, FrameLike
 from agentloop.messages import LoopResult, Message, RunOutcome
 from agentloop.outcome import Result
@@ -183,6 +184,10 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[ToolSpec, ...] = ()
     max_output_tokens: int | None = None
     temperature: float | None = None
+
+    def __post_init__(self) -> None:
+        check_count("max_output_tokens", self.max_output_tokens, 1, optional=True)
+        check_amount("temperature", self.temperature, optional=True)
 
 
 class ModelCore(Protocol):

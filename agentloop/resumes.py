@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from agentloop._numbers import MAX_COUNT, check_count
 from agentloop.checks.trace import trace_entry
 from agentloop.determinism import RunIds
 from agentloop.errors import ResumeError, RunNotFound
@@ -366,13 +367,14 @@ def fork(
         ResumeError: It is a looping run, does not replay, or has ended at that entry.
         LedgerConflict: There is a run with the new id.
         ValueError: There is no entry of that number.
-        TypeError: An option that the record decides.
+        TypeError: An option that the record decides, or ``at`` is no int.
     """
     if RunLedger(store, run).opened.get("driver") == ORCHESTRATOR:
         return fork_run(store, run, at=at, run_id=run_id, **options)
     for name in ("initial_symbolics", "ledger"):
         if name in options:
             raise TypeError(f"fork goes on with the recorded {name}")
+    check_count("at", at, -MAX_COUNT)
     standing, _ = _read(store, run, _Standing, DRIVER, at)
     if at < 1 or standing.head[0] != at:
         raise ValueError(f"run {run} has the entries 1 to {_last(store, run)}, and none is number {at}")

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, get_args
 import anyio
 
 from agentloop._canonical import Json, NotJson, decode
+from agentloop._numbers import check_duration
 from agentloop.errors import ErrorClass, ModelError, ScriptExhausted, TaskError
 from agentloop.frames import DONE, TEXT, TOOL_CALL, TOOL_RESULT, USAGE, Frame, FrameLike
 
@@ -26,6 +27,9 @@ class Sleep:
     """Wait that many milliseconds before the next item."""
 
     duration_ms: int
+
+    def __post_init__(self) -> None:
+        check_duration("duration_ms", self.duration_ms, zero=True)
 
 
 @dataclass(frozen=True, slots=True)

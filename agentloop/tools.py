@@ -21,6 +21,7 @@ import anyio.to_thread
 import msgspec
 
 from agentloop._canonical import MAX_DEPTH, Json, NotJson, decode, encode, repair_text
+from agentloop._numbers import check_count, check_duration
 from agentloop.determinism import Clock, CounterIds, IdFactory, ManualClock
 from agentloop.errors import SchemaRefused, StreamError
 from agentloop.frames import CANCEL, MAX_CONTENT_DEPTH, TOOL_CALL, TOOL_RESULT, Frame, clean
@@ -71,6 +72,9 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     read_only: bool = False
     timeout_ms: int | None = None
     accepts_key: bool = False
+
+    def __post_init__(self) -> None:
+        check_duration("timeout_ms", self.timeout_ms, optional=True)
 
 
 #: What `tool_adapters` may hold under a name.
@@ -254,6 +258,8 @@ class ToolAdapterWrapper:
         max_output: int = MAX_OUTPUT,
         clock: Clock | None = None,
     ) -> None:
+        check_duration("timeout_ms", timeout_ms, optional=True)
+        check_count("max_output", max_output, 1)
         self._timeout_ms = timeout_ms
         self._id_factory = id_factory or CounterIds()
         self._max_output = max_output
@@ -503,7 +509,8 @@ def create_tool_adapter_wrapper(
         clock: If given, results carry ``duration_ms``.
 
     Raises:
-        TypeError: An entry is neither a tool, a function nor a duplex.
+        TypeError: An entry is neither a tool, a function nor a duplex, or a number is none.
+        ValueError: A number is out of range.
     """
     return ToolAdapterWrapper(
         tool_adapters, timeout_ms=timeout_ms, id_factory=id_factory, max_output=max_output, clock=clock

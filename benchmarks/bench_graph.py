@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import harness
 from graphstate.adaptogen import Adaptogen
 
-SIZES = (1_000, 4_000, 16_000)
+SIZES = (1_000, 4_000, 16_000, 100_000)
 EDGES_EACH = 4
 REWARD_EVERY = 50
 
@@ -56,8 +56,11 @@ class Floor:
         self._hash = hashlib.sha256(
             self._hash + f"{self._seq} {type} {at} ".encode() + text.encode()
         ).digest()
+        self._write((self._seq, at, type, text, self._hash))
+
+    def _write(self, values: tuple[object, ...]) -> None:
         self._db.execute("BEGIN IMMEDIATE")
-        self._db.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?)", (self._seq, at, type, text, self._hash))
+        self._db.execute("INSERT INTO event VALUES (?, ?, ?, ?, ?)", values)
         self._db.execute("COMMIT")
 
     def suggest(self) -> list[tuple[float, str, str]]:

@@ -1,10 +1,12 @@
-"""The hash-chained log: durable appends (C1, C2, C3), and opening a long file.
+"""The hash-chained log: durable appends (C1, C2, C3), verification (C4), recovery (C5), opening.
 
     python benchmarks/bench_log.py [--quick]
 
 The floor is what one would write by hand with the standard library alone: `json.dumps`, a
 SHA-256 chain, one INSERT, one transaction. `bare_us` is the same without JSON and hash. Both
-sides write the same values; both are the same file system and the same process.
+sides write the same values; both are the same file system and the same process. The floor of a
+verification reads the rows and does nothing with them; that of a replay decodes their bodies
+into structs and folds those into dictionaries, without a chain and without tables.
 """
 
 from __future__ import annotations
@@ -15,16 +17,20 @@ import sqlite3
 import sys
 import tempfile
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import harness
+from graphstate import Adaptogen
 from graphstate._canonical import encode
-from graphstate.events import Draft, Row, row_hash
+from graphstate.events import GRAPH, Draft, Row, row_hash
 from graphstate.store import Store
 
 BODY = {
@@ -184,6 +190,165 @@ def opening(events: int) -> None:
     )
 
 
+def scanned(path: Path) -> int:
+    """Read every row of the log by hand and return how many there are."""
+    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    count = sum(1 for _ in db.execute("SELECT * FROM event"))
+    db.close()
+    return count
+
+
+def verification(events: int) -> None:
+    """Verify a file from its first event on; the floor reads the same rows."""
+    with folder() as place:
+        path = place / "long.db"
+        ours = Ours(path, "process")
+        for _ in range(events // 1_000):
+            ours.append(1_000)
+
+        def verify() -> None:
+            report = ours.store.verify(deep=True)
+            assert (report.ok, report.checked_events) == (True, events)
+
+        def scan() -> None:
+            assert scanned(path) == events
+
+        ms = harness.measure({"ours": verify, "floor": scan}, n=1, rounds=3, scale=1e3)
+        tracemalloc.start()
+        verify()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        ours.store.close()
+    ratio = ms["ours"] / ms["floor"]
+    harness.report(
+        "C4",
+        f"verify {events:,} events, deep",
+        ms["ours"],
+        "ms",
+        floor=ms["floor"],
+        n=events,
+        must=harness.bar("<= 3x a read-only scan, constant memory", ratio <= 3 and peak < 4_000_000),
+        moonshot=harness.bar("<= 0.15x a read-only scan", ratio <= 0.15),
+        peak_kilobytes=peak / 1e3,
+    )
+
+
+class Moved(msgspec.Struct, rename={"from_": "from", "edge": "edgeId"}):
+    """What a fold by hand reads of a move."""
+
+    edge: str
+    to: str
+    from_: str | None = None
+
+
+class Credited(msgspec.Struct):
+    """What a fold by hand reads of a reward."""
+
+    scopes: list[dict[str, Any]]
+    value: float
+    alpha: float
+
+
+def folded_by_hand(path: Path) -> int:
+    """Fold moves and rewards into dictionaries and return how many events there were."""
+    moved, credited = msgspec.json.Decoder(Moved), msgspec.json.Decoder(Credited)
+    visits: dict[str, int] = {}
+    means: dict[str, float] = {}
+    count = 0
+    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    sql = "SELECT t.text, e.body FROM event e JOIN term t ON t.no = e.type ORDER BY e.no"
+    for kind, body in db.execute(sql):
+        count += 1
+        if kind == "TransitionTaken":
+            move = moved.decode(body)
+            for name in (move.edge, move.to):
+                visits[name] = visits.get(name, 0) + 1
+        elif kind == "RewardApplied":
+            reward = credited.decode(body)
+            for scope in reward.scopes:
+                mean = means.get(scope["id"], 0.0)
+                means[scope["id"]] = mean + reward.alpha * scope["weight"] * (reward.value - mean)
+    db.close()
+    return count
+
+
+def lived(path: Path, nodes: int, steps: int, interval: int) -> Adaptogen:
+    """A graph with four edges out of each node that has taken so many steps."""
+    graph = Adaptogen.open(path, seed=False)
+    with graph.unit():
+        graph.set_tunable("snapshotInterval", interval).unwrap()
+        for i in range(nodes):
+            graph.remember(f"n{i}", payload={"i": i}).unwrap()
+        for i in range(nodes):
+            for jump in range(1, 5):
+                graph.link(f"n{i}", f"n{(i + jump) % nodes}", id=f"e{i}-{jump}").unwrap()
+        graph.set_cursor(["n0"]).unwrap()
+    for start in range(0, steps, 1_000):
+        with graph.unit():
+            for i in range(start, min(start + 1_000, steps)):
+                graph.step(f"n{(i + 1) % nodes}", reward=1).unwrap()
+    return graph
+
+
+def replay(steps: int) -> None:
+    """Make the graph again from the first event on; the floor folds by hand, and verifies by a scan."""
+    with folder() as place:
+        path = place / "lived.db"
+        graph = lived(path, 100, steps, 0)
+        events = graph.store.head().seq
+
+        def ours() -> None:
+            assert graph.rebuild().unwrap().replayed == events
+
+        def floor() -> None:
+            assert folded_by_hand(path) == events
+
+        def verify() -> None:
+            assert graph.store.log.walk(GRAPH, graph.store.log.start(GRAPH)).rows == events
+
+        us = harness.measure({"ours": ours, "floor": floor, "verify": verify}, n=events, rounds=3)
+        graph.close()
+    allowed = 1.5 * us["floor"] + us["verify"]
+    harness.report(
+        "C5 replay",
+        f"make a graph again from all its {events:,} events",
+        us["ours"],
+        "us",
+        floor=us["floor"],
+        n=events,
+        must=harness.bar("<= 1.5x a typed fold by hand, and a verification", us["ours"] <= allowed),
+        verify_us=us["verify"],
+    )
+
+
+def recovery(nodes: int, short: int, long: int, limit_ms: float) -> None:
+    """Make a graph again from its newest snapshot; what is compared is a log several times as long."""
+    times: dict[str, float] = {}
+    for name, steps in (("short", short), ("long", long)):
+        with folder() as place:
+            graph = lived(place / "lived.db", nodes, steps, 0)
+            graph.snapshot().unwrap()
+            for i in range(100):
+                graph.step(f"n{(steps + i + 1) % nodes}", reward=1).unwrap()
+
+            def ours(graph: Adaptogen = graph) -> None:
+                assert graph.rebuild().unwrap().snapshot_id is not None
+
+            times[name] = harness.measure({"ours": ours}, n=1, rounds=5, scale=1e3)["ours"]
+            events = graph.store.head(GRAPH).seq
+            graph.close()
+    harness.report(
+        "C5",
+        f"make a graph of {nodes:,} nodes and {4 * nodes:,} edges again from snapshot and tail",
+        times["long"],
+        "ms",
+        n=events,
+        must=harness.bar("independent of the log's length", times["long"] <= 1.5 * times["short"]),
+        moonshot=harness.bar(f"<= {limit_ms} ms", times["long"] <= limit_ms),
+        short_log_ms=times["short"],
+    )
+
+
 def main() -> None:
     quick = harness.quick()
     appends("C1", "durable append, FULL, one event", "power", n=40 if quick else 300, batch=1, moonshot=0.95)
@@ -197,6 +362,9 @@ def main() -> None:
         moonshot=1.5,
     )
     opening(5_000 if quick else 100_000)
+    verification(10_000 if quick else 1_000_000)
+    replay(2_000 if quick else 100_000)
+    recovery(200 if quick else 4_000, 200 if quick else 2_000, 1_000 if quick else 40_000, 60)
 
 
 if __name__ == "__main__":

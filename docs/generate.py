@@ -30,6 +30,7 @@ from agentloop.outcome import REMEDIES  # noqa: E402
 from agentloop.tasks import task_schema  # noqa: E402
 from graphstate.adaptogen import Adaptogen  # noqa: E402
 from graphstate.cli.commands import EVERYWHERE, GROUPS, Command  # noqa: E402
+from graphstate.event_types import EVENT_TYPES  # noqa: E402
 from graphstate.guards import CONTEXT, EXAMPLES, GRAMMAR, OPERATORS  # noqa: E402
 from graphstate.guards.language import GUARD_BUDGET, MAX_CACHED, MAX_DEPTH, MAX_LENGTH  # noqa: E402
 from graphstate.guards.values import CHARACTERS_PER_UNIT, PAIRS_PER_UNIT, PER_PAIR  # noqa: E402
@@ -144,15 +145,17 @@ def graph_verbs() -> str:
             lines += _verb(name, getattr(Adaptogen, name))
     codes = ((f"`{code}`", hint) for code, hint in manifest["errorHints"].items())
     lines += ["## Failures", "", *table(("code", "what to do"), codes), ""]
-    tunables = (
-        (f"`{key}`", f"`{row['default']}`", row["accepted"], row["meaning"])
-        for key, row in manifest["tunables"].items()
-    )
-    lines += ["## Tunables", "", *table(("key", "default", "accepted", "meaning"), tunables), ""]
-    lines += ["## Patterns", ""]
+    lines += ["## Tunables", "", manifest["tunables"]["summary"], ""]
+    lines += [*table(("key", "default", "accepted", "meaning"), _tunables(manifest["tunables"])), ""]
+    lines += ["## Patterns", "", manifest["patterns"].pop("summary"), ""]
     for name, code in manifest["patterns"].items():
         lines += [f"{name.replace('_', ' ').capitalize()}:", "", "```py", *code, "```", ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _tunables(tunables: Mapping[str, Any]) -> Iterable[Sequence[object]]:
+    for key, default in tunables["defaults"].items():
+        yield f"`{key}`", f"`{encode_text(default)}`", tunables["ranges"][key], tunables["meaning"][key]
 
 
 def _verb(name: str, method: Any) -> list[str]:
@@ -193,6 +196,33 @@ def _paragraphs(doc: str) -> Iterable[str]:
             yield f"  {text}"
         else:
             yield text
+
+
+# ------------------------------------------------------------------------------ the log
+
+_EVENTS = """
+# The log of a graph
+
+{note}
+
+The stream `graph` of a file holds these facts, in the table `event`. Nodes, edges, zones, cursors,
+statistics and tunables are what they add up to: folded again, they give the same graph. `history`
+lists the newest facts, `changes` those behind a place, `subscribe` calls a function with each,
+`adaptogen watch` shows them as they come. A type that is not listed is kept and changes nothing.
+
+Each row has a number that counts from 1, the time in milliseconds, an id, the actor and how far it
+is trusted, the cause the call was given, the payload as JSON, and the hash that chains it to the
+row before. A `?` marks a key of the payload that may be absent.
+"""
+
+
+def events() -> str:
+    """The page about the facts that are stored."""
+    lines = [_EVENTS.strip().format(note=NOTE), ""]
+    for name, row in EVENT_TYPES.items():
+        lines += [f"## {name}", "", f"{row.effect[0].upper()}{row.effect[1:]}.", ""]
+        lines += [*table(("key", "holds"), ((f"`{key}`", text) for key, text in row.payload.items())), ""]
+    return "\n".join(lines).rstrip() + "\n"
 
 
 # ------------------------------------------------------------------------------- task files
@@ -551,6 +581,7 @@ def _settings(form: type[msgspec.Struct]) -> list[str]:
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/adaptogen.md": adaptogen,
+    "reference/graph-events.md": events,
     "reference/graph-verbs.md": graph_verbs,
     "reference/guards.md": guards,
     "reference/orchestrator.md": orchestrator,

@@ -4,24 +4,37 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from graphstate.errors import Misuse
+from graphstate.errors import ErrorCode, Misuse
 from graphstate.events import GRAPH, Draft, IdGen
 from graphstate.manifest import describe as _describe
-from graphstate.model import Recovery
-from graphstate.store import LockMode, Store, Unit
+from graphstate.model import Exported, Imported, OnConflict, Recovery
+from graphstate.results import Fail, Ok, Result
+from graphstate.store import MEMORY, LockMode, Store, Unit
+from graphstate.store.anchor import Sink
 from graphstate.store.db import Durability as DurabilityLevel
+from graphstate.store.placing import placed, remove_database
 from graphstate.verbs import arguments
+from graphstate.verbs.bundles import Bundles, Target
+from graphstate.verbs.composing import Composing
 from graphstate.verbs.durability import Durability
+from graphstate.verbs.evolution import Evolution
 from graphstate.verbs.fsm import Moving
+from graphstate.verbs.governance import Governance
 from graphstate.verbs.intuition import Intuition
 from graphstate.verbs.memory import Memory
 from graphstate.verbs.observe import Observation
+from graphstate.verbs.reshaping import Reshaping
+from graphstate.verbs.soundness import Soundness
 from graphstate.verbs.structure import Structure
 from graphstate.verbs.verb import Verbs
+from graphstate.verbs.zones import Zones
 
-__all__ = ("Adaptogen", "DState")
+if TYPE_CHECKING:
+    from graphstate.verbs.importing import Source
+
+__all__ = ("Adaptogen", "DState", "OpenOptions", "export_state", "import_state")
 
 DEFAULT_ACTOR = "developer"
 TRUST_LEVELS = ("developer", "person", "model", "tool", "import")
@@ -41,6 +54,20 @@ _SEED_EDGES = (
 )
 
 
+class OpenOptions(TypedDict, total=False):
+    """What `Adaptogen.import_state` hands on to `Adaptogen.open`."""
+
+    actor: str
+    trust: str
+    now: Callable[[], int] | None
+    rand: Callable[[], float] | None
+    ids: IdGen | None
+    durability: DurabilityLevel
+    lock: LockMode
+    busy_timeout_ms: int
+    fts: bool
+
+
 class Adaptogen(Verbs):
     """A graph that is memory, policy and intuition at once, in one file.
 
@@ -57,11 +84,12 @@ class Adaptogen(Verbs):
         True
     """
 
-    __slots__ = ("_owner",)
+    __slots__ = ("_imported", "_owner")
 
     def __init__(self, store: Store, *, actor: str, trust: str, owner: bool = True) -> None:
         super().__init__(store, actor=actor, trust=trust)
         self._owner = owner
+        self._imported: Imported | None = None
 
     @classmethod
     def open(
@@ -79,12 +107,16 @@ class Adaptogen(Verbs):
         read_only: bool = False,
         busy_timeout_ms: int = 5_000,
         fts: bool = True,
+        key: bytes | None = None,
+        expect_head: str | None = None,
+        anchor: Sink | None = None,
+        anchor_every: int = 1_000,
     ) -> Adaptogen:
         """Open a graph, making the file if it does not exist.
 
         Args:
             path: A file, or ``:memory:``.
-            seed: Put four nodes and five edges to start from into an empty graph.
+            seed: Put four nodes, five edges and the zone ``safe`` around them into an empty graph.
             actor: Who acts, and whose cursor moves, where a verb does not say.
             trust: developer, person, model, tool or import; written into every event.
             now: Milliseconds since the epoch; with ``rand`` it makes a session repeatable.
@@ -96,17 +128,26 @@ class Adaptogen(Verbs):
             read_only: Change no byte.
             busy_timeout_ms: How long another process is waited for.
             fts: Use the full-text index; without it text recall reads the nodes.
+            key: At least 16 secret bytes. A new file gets a chain that only who has them can
+                continue; it is never opened without them. They are not stored.
+            expect_head: What `head` or an anchor once said: the file must still hold that event.
+            anchor: A function, or a file to append to, that is told the head as text after each
+                checkpoint, rollback and compaction, at close, and every ``anchor_every`` events.
+                If it fails, the graph goes on and warns once.
+            anchor_every: Events between two tellings.
 
         Raises:
-            OpenError: ForeignDatabase or UnsupportedVersion; the file is left as it was.
+            OpenError: ForeignDatabase, UnsupportedVersion or WrongKey; the file is left as it was.
             StoreError: IntegrityBroken, LockHeld, Busy, ReadOnly or StorageFull.
-            VerbFailed: InvalidInput for a bad actor or trust.
+            VerbFailed: InvalidInput for a bad actor, trust or ``expect_head``.
         """
+        expected = None if expect_head is None else arguments.head(expect_head, "expect_head")
         arguments.identifier(actor, "actor")
         arguments.choice(trust, "trust", TRUST_LEVELS)
         store = Store.open(
             path, now=now, rand=rand, ids=ids, durability=durability, lock=lock, read_only=read_only,
-            busy_timeout_ms=busy_timeout_ms, fts=fts,
+            busy_timeout_ms=busy_timeout_ms, fts=fts, key=key, expect_head=expected, anchor=anchor,
+            anchor_every=anchor_every,
         )  # fmt: skip
         graph = cls(store, actor=actor, trust=trust)
         try:
@@ -115,6 +156,67 @@ class Adaptogen(Verbs):
         except BaseException:
             store.close()
             raise
+        return graph
+
+    @classmethod
+    def import_state(
+        cls,
+        path: str | os.PathLike[str],
+        bundle: Source,
+        *,
+        merge: bool = False,
+        on_conflict: OnConflict = "fail",
+        expect_head: str | None = None,
+        **options: Unpack[OpenOptions],
+    ) -> Adaptogen:
+        """Take a bundle over into an empty graph, and return the graph.
+
+        Everything is checked, and all of it happens or nothing: after a failure the file is
+        what it was, or still does not exist. Events keep ids, times and actors; their trust is
+        ``import``. Locks are not taken over. `imported` says what came of it.
+
+        Args:
+            path: A file that does not exist or holds no events, or ``:memory:``.
+            bundle: A path, or a binary file that is open for reading.
+            merge: The graph may hold events. Cursors then stay; what both sides changed is a
+                conflict; the same bundle, or a later one of the same origin, adds only what
+                is new.
+            on_conflict: As for `merge`.
+            expect_head: Refuse any bundle whose origin did not end at this ``seq:hash``. Without
+                it nobody vouches that the bundle is the one that was meant.
+            options: Those of `open`, but for ``seed`` and ``read_only``.
+
+        Raises:
+            VerbFailed: InvalidBundle, Conflict, or what a verb would answer to the event at
+                fault; ``details["line"]`` is its line.
+            OpenError, StoreError: As for `open`.
+        """
+        name = os.fspath(path)
+        if name == MEMORY or os.path.lexists(name):
+            return cls._with_bundle(name, bundle, merge, on_conflict, expect_head, options)
+        with placed(name) as draft:
+            filled = cls._with_bundle(draft, bundle, merge, on_conflict, expect_head, options)
+            filled.close()
+        graph = cls.open(name, seed=False, **options)
+        graph._imported = filled.imported
+        return graph
+
+    @classmethod
+    def _with_bundle(
+        cls, path: str, bundle: Source, merge: bool, on_conflict: OnConflict, expect_head: str | None,
+        options: OpenOptions,
+    ) -> Adaptogen:  # fmt: skip
+        from graphstate.verbs.importing import readable, take_in
+
+        with readable(bundle) as file:
+            graph = cls.open(path, seed=False, **options)
+            try:
+                graph._imported = take_in(
+                    graph, file, merge=merge, on_conflict=on_conflict, expect_head=expect_head
+                )
+            except BaseException:
+                graph.close()
+                raise
         return graph
 
     def _sow(self) -> None:
@@ -142,6 +244,8 @@ class Adaptogen(Verbs):
                 for src, dst in _SEED_EDGES:
                     body = {**edge, "id": self.store.ids.next("G"), "src": src, "dst": dst}
                     self.record(Draft("EdgeUpserted", body))
+                zone = {"name": "safe", "members": list(_SEED_NODES), "intra": "off", "boundary": "hard"}
+                self.record(Draft("ZoneDefined", zone))
                 self.record(Draft("CursorMoved", {"set": ["idle"]}))
         except BaseException:
             self.store.rollback()
@@ -182,6 +286,27 @@ class Adaptogen(Verbs):
     def recovery(self) -> Recovery:
         """What opening had to repair."""
         return self.store.recovery
+
+    @property
+    def imported(self) -> Imported | None:
+        """What `import_state` took over when it made this object; None otherwise."""
+        return self._imported
+
+    def discard(self) -> Result[bool]:
+        """Close a branch and delete its file and all that SQLite put beside it.
+
+        Conflict if this graph is no branch; nothing is closed then.
+        """
+        if not self._owner:
+            raise Misuse("this graph was made by as_actor: discard the one it came from")
+        if self.fork() is None:
+            return Fail(
+                ErrorCode.CONFLICT, f"{self.path} is no branch", {"hint": "only a branch can be discarded"}
+            )
+        self.store.close()
+        if self.path != MEMORY:
+            remove_database(self.path)
+        return Ok(True)
 
     def close(self) -> None:
         """Close the file. Closing twice is harmless."""
@@ -226,26 +351,89 @@ class Adaptogen(Verbs):
     explain_transition = Moving.explain_transition
     transition = Moving.transition
 
+    # zones
+    define_zone = Zones.define_zone
+    set_zone_enforcement = Zones.set_zone_enforcement
+    add_to_zone = Zones.add_to_zone
+    remove_from_zone = Zones.remove_from_zone
+    delete_zone = Zones.delete_zone
+    derive_zone = Zones.derive_zone
+    zones_of = Zones.zones_of
+    zones = Zones.zones
+
+    # governance
+    set_enforcement = Governance.set_enforcement
+    lock_policy = Governance.lock_policy
+    unlock_policy = Governance.unlock_policy
+    locks = Governance.locks
+
     # intuition
     suggest = Intuition.suggest
     step = Intuition.step
     reward = Intuition.reward
     get_stat = Intuition.get_stat
 
+    # composing
+    plan = Composing.plan
+    orient = Composing.orient
+
+    # evolution
+    optimize = Evolution.optimize
+    reweight = Evolution.reweight
+    self_iterate = Evolution.self_iterate
+    gc = Evolution.gc
+    pin = Evolution.pin
+    unpin = Evolution.unpin
+
+    # reshaping
+    split_state = Reshaping.split_state
+    merge_states = Reshaping.merge_states
+    migrate = Reshaping.migrate
+
+    # soundness
+    validate = Soundness.validate
+    repair = Soundness.repair
+
     # durability and integrity
+    snapshot = Durability.snapshot
     checkpoint = Durability.checkpoint
     list_checkpoints = Durability.list_checkpoints
     rollback = Durability.rollback
+    cuts = Durability.cuts
+    compact = Durability.compact
+    rebuild = Durability.rebuild
     verify_integrity = Durability.verify_integrity
     set_tunable = Durability.set_tunable
     get_tunables = Durability.get_tunables
 
+    # bundles and branches
+    export = Bundles.export
+    if TYPE_CHECKING:
+        # The family does not know the facade; whoever calls gets one.
+        def branch(self, file: str | os.PathLike[str]) -> Result[Adaptogen]: ...
+    else:
+        branch = Bundles.branch
+    fork = Bundles.fork
+    merge = Bundles.merge
+
     # observation
     history = Observation.history
+    changes = Observation.changes
+    subscribe = Observation.subscribe
     metrics = Observation.metrics
     render = Observation.render
+    to_mermaid = Observation.to_mermaid
+    to_dot = Observation.to_dot
     head = Observation.head
 
 
 #: The other name of the same class.
 DState = Adaptogen
+
+#: Take a bundle over into an empty graph; the same as `Adaptogen.import_state`.
+import_state = Adaptogen.import_state
+
+
+def export_state(graph: Adaptogen, file: Target, *, overwrite: bool = False) -> Result[Exported]:
+    """Write a graph as a bundle; see `Adaptogen.export`."""
+    return graph.export(file, overwrite=overwrite)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-__all__ = ("closure", "find_path", "topological_order")
+__all__ = ("closure", "find_cycle", "find_path", "topological_order")
 
 Neighbours: TypeAlias = Callable[[str], Iterable[str]]
 
@@ -85,3 +85,25 @@ def topological_order(nodes: Sequence[str], edges: Iterable[tuple[str, str]]) ->
                 freed.append(dependent)
         queue.extend(sorted(freed))
     return order
+
+
+def find_cycle(nodes: Sequence[str], edges: Sequence[tuple[str, str]]) -> list[str] | None:
+    """Return the nodes of one cycle, its first node again at the end; None if there is none.
+
+    Edges whose ends are not among the nodes do not count.
+    """
+    among = set(nodes)
+    whole = [edge for edge in edges if among.issuperset(edge)]
+    stuck = among.difference(topological_order(nodes, whole))
+    if not stuck:
+        return None
+    # Each of them waits for another one of them, so walking back must come round.
+    before = {dst: src for src, dst in whole if src in stuck and dst in stuck}
+    node, place, walked = min(stuck), dict[str, int](), list[str]()
+    while node not in place:
+        place[node] = len(walked)
+        walked.append(node)
+        node = before[node]
+    cycle = walked[place[node] :][::-1]
+    start = cycle.index(min(cycle))
+    return [*cycle[start:], *cycle[:start], cycle[start]]

@@ -15,10 +15,12 @@ wrongly and finding damage raise. Each code's hint stands in one row of `HINTS`.
     │   └── IntegrityBroken  the file or its chain is damaged; writes are refused
     ├── OpenError            the file was left as it was
     │   ├── ForeignDatabase  not a graphstate file
+    │   ├── WrongKey         keyed with another key or none, or not keyed at all
     │   └── UnsupportedVersion
     └── Misuse               a bug in the calling program
         ├── ClosedStore
         ├── ForkedStore
+        ├── SubscriberFailed a function that was subscribed raised; nothing was rolled back
         └── UnitFailed       a verb failed inside a unit; everything was rolled back
 """
 
@@ -45,9 +47,11 @@ __all__ = (
     "ReadOnly",
     "StorageFull",
     "StoreError",
+    "SubscriberFailed",
     "UnitFailed",
     "UnsupportedVersion",
     "VerbFailed",
+    "WrongKey",
     "shown",
 )
 
@@ -66,11 +70,17 @@ class ErrorCode(StrEnum):
     LOCK_HELD = "LockHeld"
     CONFLICT = "Conflict"
     CHECKPOINT_NOT_FOUND = "CheckpointNotFound"
+    MIGRATION_ERROR = "MigrationError"
     INVALID_CONFIG = "InvalidConfig"
     NO_MOVES = "NoMoves"
+    ZONE_NOT_FOUND = "ZoneNotFound"
+    LOCKED = "Locked"
+    #: never of a `Fail`: a denied move is Ok, and this is the code in its trace
+    HARD_BLOCKED = "HardBlocked"
     BUSY = "Busy"
     STORAGE_FULL = "StorageFull"
     READ_ONLY = "ReadOnly"
+    INVALID_BUNDLE = "InvalidBundle"
 
 
 #: The recovery hint of each code, as `describe()` and every `Fail` show it.
@@ -81,16 +91,21 @@ HINTS: Mapping[ErrorCode, str] = {
     ErrorCode.PAYLOAD_TOO_LARGE: "shrink the payload, split it over several nodes, or raise maxPayloadBytes",
     ErrorCode.CYCLE_REJECTED: "details.cycle is the path the edge would close: reverse or unlink one edge on it",
     ErrorCode.ILLEGAL_TRANSITION: "no usable edge leads there from the cursor: see legal_moves or suggest",
-    ErrorCode.GUARD_PARSE_ERROR: "leave the guard out: this version evaluates no guards",
+    ErrorCode.GUARD_PARSE_ERROR: "the message names the offending token: see describe()['guardDSL'] for the grammar",
     ErrorCode.INTEGRITY_BROKEN: "nothing was deleted: open read-only, run verify_integrity, restore a backup",
     ErrorCode.LOCK_HELD: "close the exclusive writer (its process id is in the lock file), or open read-only",
     ErrorCode.CONFLICT: "somebody else was first: read again, then retry with the current version",
     ErrorCode.CHECKPOINT_NOT_FOUND: "see list_checkpoints for the names that exist",
+    ErrorCode.MIGRATION_ERROR: "nothing was migrated: mend the function for the node that the message names",
     ErrorCode.INVALID_CONFIG: "see describe()['tunables'] for the keys and their ranges",
     ErrorCode.NO_MOVES: "link the cursor's node to another one, or move the cursor with set_cursor",
+    ErrorCode.ZONE_NOT_FOUND: "see zones for the names that exist, or define it with define_zone",
+    ErrorCode.LOCKED: "ask whoever locked it (see locks): a developer or person can change or unlock it",
+    ErrorCode.HARD_BLOCKED: "trace.reasons says why: meet the guard, take another move, or have the rule changed",
     ErrorCode.BUSY: "another process is writing: retry, or open with a larger busy_timeout_ms",
     ErrorCode.STORAGE_FULL: "nothing was changed: free space on the disk, then retry",
     ErrorCode.READ_ONLY: "open the file without read_only, from a place that can be written",
+    ErrorCode.INVALID_BUNDLE: "nothing was imported: details.line is the line at fault; ask for a fresh export",
 }
 
 
@@ -179,6 +194,10 @@ class ForeignDatabase(OpenError):
     """The file is not one of ours."""
 
 
+class WrongKey(OpenError):
+    """The key that was given is not the one the file's chain is keyed with."""
+
+
 class UnsupportedVersion(OpenError):
     """The file was written by a version this one does not read."""
 
@@ -199,6 +218,16 @@ class ClosedStore(Misuse):
 
 class ForkedStore(Misuse):
     """The store was opened before a fork and used in the child. Open it again there."""
+
+
+class SubscriberFailed(Misuse):
+    """A function given to `subscribe` raised, so that its subscription ended. The events it was
+    told of are committed all the same."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(
+            f"a subscriber raised {type(error).__name__}: {shown(error)}; it was told nothing more"
+        )
 
 
 class UnitFailed(Misuse):

@@ -10,20 +10,43 @@ from msgspec import Struct, convert, field, to_builtins
 from graphstate._canonical import Json
 
 __all__ = (
+    "Blocked",
     "Breakdown",
+    "Changes",
     "Checkpoint",
+    "Collected",
+    "Compaction",
+    "Cut",
     "Edge",
     "EdgeKind",
     "Enforcement",
+    "Exported",
     "HistoryEntry",
+    "Imported",
     "IntegrityReport",
+    "Iteration",
+    "Lock",
+    "LockScope",
+    "MergedStates",
+    "MergeConflict",
+    "Merged",
     "Metrics",
+    "Migrated",
     "Move",
     "Node",
+    "Orientation",
+    "OnConflict",
     "Outcome",
+    "Planned",
+    "Proposal",
+    "ProposalKind",
     "Recovery",
+    "Repair",
     "Rewarded",
+    "Reweighted",
     "Rollback",
+    "Split",
+    "Snapshot",
     "Stat",
     "Status",
     "Step",
@@ -31,6 +54,11 @@ __all__ = (
     "Topology",
     "Trace",
     "Trust",
+    "Validation",
+    "Violation",
+    "ViolationKind",
+    "Zone",
+    "ZoneProposal",
     "from_json",
     "to_json",
 )
@@ -38,7 +66,11 @@ __all__ = (
 Status: TypeAlias = Literal["active", "archived", "deprecated"]
 EdgeKind: TypeAlias = Literal["transition", "dependency", "reference"]
 Enforcement: TypeAlias = Literal["off", "soft", "hard"]
+LockScope: TypeAlias = Literal["edge", "zone", "tunables", "cursor"]
 T = TypeVar("T")
+
+#: What a merge does where both sides changed something.
+OnConflict: TypeAlias = Literal["fail", "ours", "theirs"]
 
 Trust: TypeAlias = Literal["developer", "person", "model", "tool", "import"]
 
@@ -71,7 +103,7 @@ class Edge(Struct, frozen=True, kw_only=True):
     kind: EdgeKind = "transition"
     label: str = ""
     guard: str | None = None
-    #: None inherits the default
+    #: as the author set it; None inherits the default
     enforcement: Enforcement | None = None
     #: the author's prior
     weight: float = 1.0
@@ -80,6 +112,48 @@ class Edge(Struct, frozen=True, kw_only=True):
     version: int = 1
     created_seq: int = 0
     updated_seq: int = 0
+    #: hard after too many soft violations; relaxes by itself, and with every change of the rule
+    learned_enforcement: Literal["hard"] | None = None
+
+
+class Zone(Struct, frozen=True, kw_only=True):
+    """A set of nodes with a rule for moves inside it and one for moves in or out."""
+
+    name: str
+    #: moves between two members
+    intra: Enforcement = "soft"
+    #: moves with one end among the members
+    boundary: Enforcement = "hard"
+    #: sorted
+    members: tuple[str, ...] = ()
+    #: hard after too many soft violations, as on an edge
+    learned_intra: Literal["hard"] | None = None
+    learned_boundary: Literal["hard"] | None = None
+    #: +1 for every definition
+    version: int = 1
+    created_seq: int = 0
+    updated_seq: int = 0
+
+
+class ZoneProposal(Struct, frozen=True, kw_only=True):
+    """The nodes that `derive_zone` found, and the zone if it was asked to define one."""
+
+    members: tuple[str, ...]
+    zone: Zone | None = None
+
+
+class Lock(Struct, frozen=True, kw_only=True):
+    """A piece of policy that models, tools and imports cannot change."""
+
+    scope: LockScope
+    #: an edge, a zone, an actor; "*" for the tunables
+    id: str
+    reason: str
+    #: who locked it, and when (ms)
+    actor: str | None
+    at: int
+    #: the last event that locked or changed it
+    seq: int
 
 
 class Stat(Struct, frozen=True, kw_only=True):
@@ -106,8 +180,12 @@ class Trace(Struct, frozen=True, kw_only=True):
     effective_enforcement: Enforcement = "off"
     guard: Mapping[str, Json] = field(default_factory=lambda: {"present": False, "passed": True})
     boundary: Mapping[str, Json] = field(default_factory=lambda: {"crossing": False, "gated": False})
+    #: of the rules that objected; `promoted` if this move is the one that hardens any of them
     escalation: Mapping[str, Json] = field(default_factory=lambda: {"soft_violations": 0, "promoted": False})
+    #: every reason found, also those that were lifted
     reasons: tuple[str, ...] = ()
+    #: HardBlocked if the move is denied
+    code: Literal["HardBlocked"] | None = None
 
 
 class Move(Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
@@ -118,6 +196,15 @@ class Move(Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
     from_: str
     decision: Literal["allow", "warn", "deny"]
     enforcement: Enforcement
+
+
+class Blocked(Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
+    """One edge from the cursor that is denied now."""
+
+    edge_id: str
+    to: str
+    from_: str
+    reasons: tuple[str, ...]
 
 
 class Breakdown(Struct, frozen=True):
@@ -188,11 +275,103 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
     seq: int
 
 
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """The live state of one event, kept in the file."""
+
+    id: str
+    seq: int
+    #: SHA-256 of the state, in hexadecimal; the log records it
+    digest: str
+
+
+class Compaction(Struct, frozen=True, kw_only=True):
+    """What a compaction removed."""
+
+    #: events removed now
+    pruned: int
+    #: the last event that is gone, now and before together
+    seq: int
+    #: what a replay begins with; None if nothing was removed
+    snapshot_id: str | None = None
+
+
+class Cut(Struct, frozen=True, kw_only=True):
+    """Events that a rollback or a recovery set aside. They are kept in `event_abandoned`."""
+
+    no: int
+    stream: str
+    #: milliseconds since the epoch
+    at: int
+    #: who did it; None for a recovery
+    actor: str | None
+    trust: str | None
+    reason: str
+    #: where the log ended before, and where it ends since then, as ``seq:hash``
+    left: str
+    returned_to: str
+    #: events set aside
+    rows: int
+
+
 class Rollback(Struct, frozen=True, kw_only=True):
     """Where the log ends now, and how many events were set aside."""
 
     seq: int
     abandoned: int
+
+
+class Exported(Struct, frozen=True, kw_only=True):
+    """What a bundle holds."""
+
+    #: where the log ended, as ``seq:hash``; pin the bundle to it with ``expect_head``
+    head: str
+    events: int
+    #: rows of the state before the first event; 0 if the log begins with event 1
+    base_rows: int
+    bytes: int
+    #: hexadecimal SHA-256 of everything before the last line
+    digest: str
+
+
+class MergeConflict(Struct, frozen=True, kw_only=True):
+    """An event that was not taken over because it contradicts this graph."""
+
+    #: node, edge, zone, tunable or lock: both sides changed it; cycle, size, locked, missing:
+    #: this graph refuses it
+    kind: str
+    id: str
+    #: the event's number in its origin
+    seq: int
+    reason: str
+
+
+class Merged(Struct, frozen=True, kw_only=True):
+    """What came of a merge. All zero if there was nothing new."""
+
+    merged: int
+    #: events about cursors, about what a conflict left out, and calls that were made on both sides
+    left_out: int
+    origin: str
+    from_seq: int
+    to_seq: int
+    conflicts: tuple[MergeConflict, ...] = ()
+
+
+class Imported(Struct, frozen=True, kw_only=True):
+    """What came of an import."""
+
+    imported: int
+    left_out: int
+    #: hexadecimal hash of the origin's first event; of version 1 the digest
+    origin: str
+    #: where the origin's log ended
+    head: str
+    #: hexadecimal SHA-256 of the bundle
+    digest: str
+    version: int
+    #: the head was the one that ``expect_head`` demanded
+    pinned: bool
+    conflicts: tuple[MergeConflict, ...] = ()
 
 
 class HistoryEntry(Struct, frozen=True, kw_only=True):
@@ -204,6 +383,19 @@ class HistoryEntry(Struct, frozen=True, kw_only=True):
     summary: str
     actor: str | None
     payload: Json
+
+
+class Changes(Struct, frozen=True, kw_only=True):
+    """What is new in the log, and what to ask with the next time."""
+
+    #: oldest first
+    events: tuple[HistoryEntry, ...]
+    #: the last event that is known now: the next `after`
+    seq: int
+    #: rollbacks so far: the next `cuts`
+    cuts: int
+    #: a rollback led back to here, and the events after it are no longer the ones that were read
+    back_to: int | None = None
 
 
 class IntegrityReport(Struct, frozen=True, kw_only=True):
@@ -247,6 +439,147 @@ class Metrics(Struct, frozen=True, kw_only=True):
     fts_enabled: bool
     durability: str
     cuts: int
+
+
+ViolationKind: TypeAlias = Literal[
+    "DagCycle", "DanglingEdge", "CursorOnDeadNode", "OrphanStat", "DanglingZoneMember", "HashChainBreak"
+]
+
+
+class Violation(Struct, frozen=True, kw_only=True):
+    """One thing in the graph that cannot be right."""
+
+    kind: ViolationKind
+    #: where, by named parts: edge, node, actor, zone, stat, nodes, stream, seq
+    locus: Mapping[str, Json]
+    detail: str
+    #: `repair` can put it right without losing what was learned
+    fixable: bool
+
+
+class Validation(Struct, frozen=True, kw_only=True):
+    """What `validate` found; `ok` if it found no violation."""
+
+    ok: bool
+    violations: tuple[Violation, ...] = ()
+    #: what is allowed and probably not meant
+    warnings: tuple[str, ...] = ()
+
+
+class Repair(Struct, frozen=True, kw_only=True):
+    """What `repair` did, after looking again."""
+
+    #: nothing is left
+    ok: bool
+    fixed: tuple[Violation, ...] = ()
+    #: what only a person can decide, such as which edge of a cycle is wrong
+    quarantined: tuple[Violation, ...] = ()
+    #: what should have been fixable and is still there
+    residue: tuple[Violation, ...] = ()
+
+
+ProposalKind: TypeAlias = Literal[
+    "gc-dead-node",
+    "promote-soft-to-hard",
+    "merge-duplicate-edge",
+    "release-blocked-node",
+    "prune-low-value-edge",
+    "tighten-zone-boundary",
+    "tighten-zone-intra",
+]
+
+
+class Proposal(Struct, frozen=True, kw_only=True):
+    """One edit that experience suggests."""
+
+    kind: ProposalKind
+    #: the node, edge or zone it is about
+    target: str
+    detail: str
+    #: 0..1; the highest comes first
+    score: float
+
+
+class Collected(Struct, frozen=True, kw_only=True):
+    """What `gc` set aside; `set_status(id, "active")` brings a node back with its edges."""
+
+    deprecated: tuple[str, ...]
+    #: edges that lead nowhere while their node is set aside; they and what they learned are kept
+    dormant_edges: int
+
+
+class Reweighted(Struct, frozen=True, kw_only=True):
+    """How many edges got another learned weight."""
+
+    reweighted: int
+
+
+class Iteration(Struct, frozen=True, kw_only=True):
+    """What one `self_iterate` changed."""
+
+    applied: tuple[Proposal, ...]
+    reweighted: int
+    #: the state before, for `rollback`; None if there was nothing to do
+    checkpoint: str | None
+    #: no violation is left
+    valid: bool
+    violations_before: int
+    violations_after: int
+
+
+class Split(Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
+    """Which edges now leave the new node."""
+
+    from_: str
+    to: str
+    moved: tuple[str, ...]
+
+
+class MergedStates(Struct, frozen=True, kw_only=True):
+    """Which edges now belong to the node that stays, and which vanished between the two."""
+
+    into: str
+    moved: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+
+class Migrated(Struct, frozen=True, kw_only=True):
+    """How many nodes were given to the function, and how many it changed."""
+
+    migrated: int
+    changed: int
+
+
+class Planned(Struct, frozen=True, kw_only=True):
+    """The ids of what a plan declared, in its order."""
+
+    nodes: tuple[str, ...]
+    transitions: tuple[str, ...]
+    deps: tuple[str, ...]
+    cursor: tuple[str, ...] | None
+
+
+class Orientation(Struct, frozen=True, kw_only=True):
+    """All that is needed to decide what to do next, of one moment."""
+
+    cursor: tuple[str, ...]
+    suggestions: tuple[Suggestion, ...]
+    legal_moves: tuple[Move, ...]
+    blocked: tuple[Blocked, ...]
+    #: nodes whose prerequisites have all been visited, less the visited ones
+    ready: tuple[str, ...]
+    #: what `validate` would list of the graph itself
+    violations: int
+    #: no damage is known and there is no violation; only `validate` reads the log
+    integrity_ok: bool
+    #: up to here the log has been verified
+    verified_seq: int
+    recent: tuple[HistoryEntry, ...]
+    seq: int
+    fts_enabled: bool
+    tunables: Mapping[str, Json]
+    #: no legal move is left
+    done: bool
 
 
 def to_json(value: Any) -> Json:

@@ -10,16 +10,57 @@ from graphstate.model import Suggestion
 
 __all__ = ("picture", "summary", "visible")
 
-_SUMMARIES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    "TransitionTaken": lambda b: f"{b['from'] or '-'} -> {b['to']} via {b['edgeId']}",
-    "BlockedAttempt": lambda b: f"blocked {b['from'] or '-'} -> {b['to']}: {b['reason']}",
+
+class _Shown(dict[str, str]):
+    """The values of a payload as texts; a dash for what is absent."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        super().__init__((key, _value(value)) for key, value in body.items())
+
+    def __missing__(self, key: str) -> str:
+        return "-"
+
+
+def _value(value: Json) -> str:
+    """A text as it is, a dash for null, how many a list holds, anything else as JSON."""
+    if value is None:
+        return "-"
+    return (
+        value
+        if isinstance(value, str)
+        else str(len(value))
+        if isinstance(value, list)
+        else encode_text(value)
+    )
+
+
+_SUMMARIES: Mapping[str, Callable[[_Shown], str]] = {
+    "TransitionTaken": lambda b: f"{b['from']} -> {b['to']} via {b['edgeId']}",
+    "BlockedAttempt": lambda b: f"blocked {b['from']} -> {b['to']}: {b['reason']}",
     "SoftViolation": lambda b: f"soft violation on {b['edgeId']}: {b['reason']}",
-    "RewardApplied": lambda b: f"reward {encode_text(b['value'])} over {len(b['scopes'])} scopes",
+    "RewardApplied": lambda b: f"reward {b['value']} over {b['scopes']} scopes",
     "NodeUpserted": lambda b: f"node {b['id']} ({b['kind']})",
     "NodeStatusChanged": lambda b: f"node {b['id']} is {b['status']}",
     "EdgeUpserted": lambda b: f"edge {b['id']}: {b['src']} -> {b['dst']} [{b['kind']}]",
     "EdgeRemoved": lambda b: f"edge removed {b['id']}",
+    "EdgesReweighted": lambda b: f"{b['weights']} edges reweighted",
+    "Migrated": lambda b: f"{b['migrated']} nodes of kind {b['kind']} migrated to {b['toVersion']}",
+    "ZoneDefined": lambda b: f"zone {b['name']} ({b['members']} members)",
+    "ZoneMembership": lambda b: f"zone {b['zone']}: {b['op']} {b['node']}",
+    "ZoneDeleted": lambda b: f"zone deleted {b['name']}",
+    "EnforcementChanged": lambda b: (
+        f"enforcement {b['scope']} {b['id']} -> {b['mode'].replace('-', 'inherited')}"
+    ),
+    "PolicyLocked": lambda b: f"locked {b['scope']} {b['id']}: {b['reason']}",
+    "PolicyUnlocked": lambda b: f"unlocked {b['scope']} {b['id']}",
+    "TransitionMerged": lambda b: f"{b['from']} -> {b['to']} via {b['edgeId']}, in a branch",
+    "StateRestored": lambda b: f"a row of table {b['table']}",
+    "Forked": lambda b: f"branches off at {b['seq']}",
+    "Merged": lambda b: f"{b['merged']} events of a branch, its {b['from']} to {b['to']}",
+    "Imported": lambda b: f"{b['imported']} events of a bundle, its {b['from']} to {b['to']}",
     "CheckpointCreated": lambda b: f"checkpoint {b['name']} @ {b['seq']}",
+    "SnapshotTaken": lambda b: f"snapshot {b['snapshotId']} @ {b['seq']}",
+    "Compacted": lambda b: f"the log begins after {b['seq']}, {b['count']} events removed",
 }
 
 
@@ -31,22 +72,24 @@ def visible(text: str) -> str:
 
 
 def summary(type: str, body: Mapping[str, Any]) -> str:
-    """Return one line about an event; its type if there is nothing more to say."""
+    """Return one line about an event, whatever it holds; its type if there is nothing more to say."""
     describe = _SUMMARIES.get(type)
-    return visible(describe(body) if describe else type)
+    return visible(describe(_Shown(body)) if describe else type)
 
 
 def picture(
     cursor: Sequence[str],
     moves: Sequence[Suggestion],
     ready: Sequence[str],
-    rewards: Iterable[tuple[int, Json]],
+    rewards: Iterable[Sequence[Json]],
+    violations: int,
     seq: int,
 ) -> str:
     """Return where the cursor stands, where it can go, and what was learned last.
 
     Args:
         rewards: (event, value) of the last rewards, oldest first.
+        violations: How many things in the graph cannot be right.
         seq: The end of the log.
     """
     lines = [f"cursor: {', '.join(cursor) or '(none)'}", f"moves ({len(moves)}):"]
@@ -59,4 +102,4 @@ def picture(
     given = [f"  {encode_text(value)} @ seq {at}" for at, value in rewards]
     if given:
         lines += ["recent rewards:", *given]
-    return "\n".join((*lines, f"seq: {seq}"))
+    return "\n".join(visible(line) for line in (*lines, f"violations: {violations}", f"seq: {seq}"))

@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from graphstate._canonical import Json
-from graphstate.model import Breakdown, Edge, Suggestion, Trace
+from graphstate.model import Breakdown, Edge, Stat, Suggestion, Trace
 
-__all__ = ("Experience", "confidence", "credit", "faded", "rank", "weight_term")
+__all__ = ("Experience", "confidence", "credit", "faded", "joined", "learned", "rank", "weight_term")
 
 _LEAST_WEIGHT = 1e-9
+
+# What a losing edge keeps of its prior, so that it can still be tried.
+_LEAST_SHARE = 0.01
 
 
 class Experience(Protocol):
@@ -39,6 +42,32 @@ def faded(ema: float, age: int, half_life: float) -> float:
 def weight_term(weight: float) -> float:
     """Return the prior's share of a score; a weight of 0 is about -20.7."""
     return math.log(weight if weight > _LEAST_WEIGHT else _LEAST_WEIGHT)
+
+
+def learned(prior: float, ema: float) -> float:
+    """Return what experience adds to a prior: its share ``ema``, at least -99 percent of it.
+
+    Prior and learned weight together are the prior times ``max(0.01, 1 + ema)``, so that a
+    prior of 0 stays 0.
+    """
+    return prior * max(_LEAST_SHARE - 1, ema)
+
+
+def joined(one: Stat, other: Stat) -> Stat:
+    """Return what two statistics say together; averages count by their rewards."""
+    mine, theirs = (stat.successes + stat.failures for stat in (one, other))
+    latest = max((one, other), key=lambda stat: (stat.rewarded_by is not None, stat.last_seq))
+    return Stat(
+        visits=one.visits + other.visits,
+        successes=one.successes + other.successes,
+        failures=one.failures + other.failures,
+        soft_violations=one.soft_violations + other.soft_violations,
+        blocks=one.blocks + other.blocks,
+        ema_reward=(one.ema_reward * mine + other.ema_reward * theirs) / max(1, mine + theirs),
+        last_seq=max(one.last_seq, other.last_seq),
+        rewarded_by=latest.rewarded_by,
+        rewarded_move=latest.rewarded_move,
+    )
 
 
 def confidence(visits: int) -> float:

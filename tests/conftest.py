@@ -1,8 +1,13 @@
-"""Fixtures for every test: backend-neutral tests run on asyncio and on trio."""
+"""Fixtures for every test: backend-neutral tests run on asyncio and on trio.
+
+The run closes with what the reliability tests counted; see `tests/tally.py`.
+"""
 
 from __future__ import annotations
 
 import pytest
+
+from tests.tally import TALLY, missing
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -10,3 +15,25 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     backend = request.param
     assert isinstance(backend, str)
     return backend
+
+
+def _is_everything(config: pytest.Config) -> bool:
+    chosen = (
+        config.getoption(name, None) for name in ("keyword", "markexpr", "deselect", "lf", "collectonly")
+    )
+    return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not any(chosen)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if exitstatus == pytest.ExitCode.OK and _is_everything(session.config) and missing():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if TALLY:
+        terminalreporter.section("counted")
+        terminalreporter.line(", ".join(f"{what} {count:,}" for what, count in sorted(TALLY.items())))
+    if _is_everything(config):
+        for line in missing():
+            terminalreporter.line(f"below its floor: {line}", red=True)

@@ -9,16 +9,24 @@ from hypothesis import strategies as st
 
 from agentloop._canonical import Json
 from agentloop.frames import NODE_COMPLETED, TEXT, TREE_FAILED, Frame
+from graphstate import Edge
+from graphstate.policy import Fence, GuardReport
 
 __all__ = (
     "buffer_steps",
     "check_strings",
+    "evolution_steps",
+    "fences",
     "deep_list",
     "frames",
+    "governed_edges",
+    "guard_reports",
+    "graph_steps",
     "guard_contexts",
     "guard_texts",
     "guards",
     "json_values",
+    "labels",
     "limits",
     "model_scripts",
     "overflow_strategies",
@@ -44,6 +52,22 @@ def json_values(max_leaves: int = 20) -> st.SearchStrategy[Json]:
         lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4),
         max_leaves=max_leaves,
     )
+
+
+#: Parts that mean something to a diagram, a terminal, a page or a text format.
+_MEANINGFUL = (
+    "end", "graph LR", "subgraph x", "click n1 call f()", "classDef a fill:red", "style n1 fill:#f00;", "%%", "%%{init}%%",
+    "-->", "---", "|", "[", "]", '["', '"]', "(", ")", "{", "}", "<", ">", "<b>", "</b>", "<br/>", "&", "&lt;", "&#34;",
+    "#34;", "#quot;", "#", ";", ":", ":::", "`", "**", "$$x$$", "\\", "\\n", "\\N", "\\l", '\\"', '"', "'", "\n", "\r\n", "\t",
+    "\0", "\x07", "\x1b[31m", "\x1b]0;title\x07", "\x1b[2J", "\x7f", "\x9b31m", "\u202e", "\u2066", "\u200b", "\u200d",
+    "\ufeff", "\u2028", "\u2029", "\U000e0041", "\ufffe", "ﬂ°°34¶ß", "é", "日本語", "🦊", "e\u0301", "\xa0", " ", "  ",
+)  # fmt: skip
+
+
+def labels(max_parts: int = 6) -> st.SearchStrategy[str]:
+    """Texts of any characters but lone surrogates, many of them with parts that mean something somewhere."""
+    parts = st.sampled_from(_MEANINGFUL) | st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+    return st.lists(parts, max_size=max_parts).map("".join)
 
 
 def symbolic_operations() -> st.SearchStrategy[list[dict[str, Json]]]:
@@ -128,6 +152,56 @@ def stream_steps(writers: int = 3) -> st.SearchStrategy[list[tuple[str, int]]]:
         | st.tuples(st.just("run"), st.integers(1, 3)),
         max_size=60,
     )
+
+
+# ------------------------------------------------------------------------------------- graphs
+
+
+def graph_steps(max_size: int = 30) -> st.SearchStrategy[list[tuple[str, dict[str, Json]]]]:
+    """Calls of a graph's verbs about a few nodes and edges, so that they meet; some will fail."""
+    nodes, edges = st.sampled_from("abcd"), st.sampled_from(["e1", "e2", "e3", "e4", "e5"])
+    actors, numbers = st.sampled_from(["developer", "robot"]), st.sampled_from([-1, 0, 0.5, 1])
+
+    def call(
+        verb: str, **arguments: st.SearchStrategy[Json]
+    ) -> st.SearchStrategy[tuple[str, dict[str, Json]]]:
+        return st.tuples(st.just(verb), st.fixed_dictionaries({}, optional=arguments))
+
+    def whole(
+        verb: str, **arguments: st.SearchStrategy[Json]
+    ) -> st.SearchStrategy[tuple[str, dict[str, Json]]]:
+        return st.tuples(st.just(verb), st.fixed_dictionaries(arguments))
+
+    remember = st.tuples(
+        st.just("remember"),
+        st.fixed_dictionaries(
+            {"id": nodes},
+            optional={
+                "payload": json_values(5), "label": st.text(st.characters(exclude_categories=["Cs"]), max_size=4),
+                "tags": st.lists(st.sampled_from("pq"), max_size=2), "kind": st.sampled_from(["fact", "task"]),
+                "embedding": st.lists(st.floats(-1, 1), min_size=1, max_size=3),
+                "status": st.sampled_from(["active", "active", "archived"]),
+            },
+        ),
+    )  # fmt: skip
+    return st.lists(
+        st.one_of(
+            remember,
+            remember,
+            whole("link", src=nodes, dst=nodes, id=edges, upsert=st.just(True), weight=st.sampled_from([0.5, 1, 2]),
+                  kind=st.sampled_from(["transition", "transition", "dependency", "reference"])),
+            whole("depend", node=nodes, prereq=nodes, id=edges),
+            whole("unlink", edge_id=edges),
+            whole("set_cursor", nodes=st.lists(nodes, max_size=2), actor=actors),
+            call("step", reward=numbers, actor=actors),
+            call("step", reward=numbers, actor=actors),
+            whole("reward", value=numbers, trace=st.booleans(), actor=actors),
+            whole("archive", id=nodes),
+            whole("set_tunable", key=st.sampled_from(["rewardAlpha", "epsilon"]), value=st.sampled_from([0.1, 1])),
+            whole("checkpoint", name=st.just("here")),
+        ),
+        max_size=max_size,
+    )  # fmt: skip
 
 
 #: Paths that the contexts below know, most of the time.
@@ -243,6 +317,73 @@ def deep_list(depth: int) -> list[Any]:
     for _ in range(depth):
         value = [value]
     return value
+
+
+# ------------------------------------------------------------------------------------ policy
+
+MODES = ("off", "soft", "hard")
+
+
+def fences() -> st.SearchStrategy[list[Fence]]:
+    """The zones of a node, few enough that two nodes share some. A name is always the same zone."""
+    learned = st.sampled_from([None, "hard"])
+
+    def zone(name: str) -> st.SearchStrategy[Fence]:
+        return st.builds(
+            Fence, name=st.just(name), intra=st.sampled_from(MODES), boundary=st.sampled_from(MODES),
+            learned_intra=learned, learned_boundary=learned, locked=st.booleans(),
+        )  # fmt: skip
+
+    return st.tuples(*map(zone, "uvwxyz")).map(list)
+
+
+def governed_edges() -> st.SearchStrategy[Edge]:
+    """An edge with any mode, declared and learned."""
+    return st.builds(
+        Edge, id=st.just("e1"), src=st.just("a"), dst=st.just("b"),
+        enforcement=st.none() | st.sampled_from(MODES), learned_enforcement=st.sampled_from([None, None, "hard"]),
+    )  # fmt: skip
+
+
+def guard_reports() -> st.SearchStrategy[GuardReport | None]:
+    """No guard, or what may come of one."""
+    return st.sampled_from(
+        [None, GuardReport("g", True), GuardReport("g", False), GuardReport("g", False, "guard_budget")]
+    )
+
+
+# ------------------------------------------------------------------------------------- graph
+
+
+def evolution_steps() -> st.SearchStrategy[list[tuple[str, ...]]]:
+    """Calls of a graph with few nodes and edges, so that they meet: ordinary life and edits of the structure."""
+    node, edge = st.sampled_from("abcd"), st.sampled_from(["e1", "e2", "e3", "e4", "e5", "e6"])
+    actor = st.sampled_from(["developer", "robot"])
+    life = st.one_of(
+        st.tuples(
+            st.just("link"), node, node, edge, st.sampled_from(["transition", "dependency", "reference"])
+        ),
+        st.tuples(st.just("link"), node, node, edge, st.just("transition")),
+        st.tuples(st.just("link"), node, node, edge, st.just("dependency")),
+        st.tuples(st.just("stand"), node, actor),
+        st.tuples(st.just("step"), st.sampled_from(["-1", "0.5", "1"]), actor),
+        st.tuples(st.just("status"), node, st.sampled_from(["active", "archived", "deprecated"])),
+        st.tuples(st.just("remember"), node, st.sampled_from(["state", "task", "fact"])),
+        st.tuples(st.just("pin"), node),
+    )
+    edits = st.one_of(
+        st.just(("self_iterate",)),
+        st.just(("gc",)),
+        st.just(("reweight",)),
+        st.just(("migrate",)),
+        st.tuples(st.just("split"), node, st.sampled_from(["f", "g", "h"]), edge, edge),
+        st.tuples(st.just("merge"), node, node),
+        st.tuples(st.just("plan"), node, node, st.sampled_from(["g", "h", "i"]), edge),
+    )
+    return st.lists(st.one_of(life, life, edits), min_size=10, max_size=40)
+
+
+# ----------------------------------------------------------------------------- orchestrator
 
 
 def model_scripts() -> st.SearchStrategy[list[dict[str, Any]]]:

@@ -21,6 +21,7 @@ import msgspec
 from adapters.openai.faults import broken, rejected, unreachable
 from adapters.openai.stream import MAX_BYTES, ChatStream
 from agentloop._canonical import Json, encode_text
+from agentloop._numbers import check_amount, check_count, check_duration
 from agentloop.determinism import Clock
 from agentloop.errors import AgentLoopConfigError, ModelError
 from agentloop.frames import Frame
@@ -60,7 +61,8 @@ class OpenAIChat:
         environ: Where the variables are read; the process's environment if None.
 
     Raises:
-        AgentLoopConfigError: No model, no key, or an address that is no http(s) URL.
+        AgentLoopConfigError: No model, no key, an address that is no http(s) URL, or a number
+            out of range.
     """
 
     def __init__(
@@ -91,6 +93,13 @@ class OpenAIChat:
                 f"the openai adapter needs 'model', the name {self._server} knows the model by, not {model!r} "
                 f"(a task file may leave it to the variable {_MODEL_VARIABLE})"
             )
+        try:
+            check_amount("temperature", temperature, optional=True)
+            check_count("max_output_tokens", max_output_tokens, 1, optional=True)
+            check_duration("timeout_ms", timeout_ms)
+            check_duration("connect_timeout_ms", connect_timeout_ms)
+        except (TypeError, ValueError) as error:
+            raise AgentLoopConfigError(f"the openai adapter: {error}") from None
         self._redactor = Redactor([self._key.reveal()])
         self._temperature, self._max_output_tokens = temperature, max_output_tokens
         # OpenAI's own newer models refuse the older name, and many other servers know no other.

@@ -30,7 +30,7 @@ class Commits:
     async def __call__(self) -> None:
         """Hand over everything recorded so far."""
         if not (self._sync and self._recorder.blocking):
-            self.now()
+            self._recorder.flush(sync=self._sync)
             return
         if self._slot is None:
             self._slot = anyio.CapacityLimiter(1)

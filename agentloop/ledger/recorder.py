@@ -7,6 +7,7 @@ decides on which thread.
 from __future__ import annotations
 
 from agentloop._canonical import MAX_BYTES, Json, NotJson, encode
+from agentloop._numbers import MAX_COUNT
 from agentloop.determinism import Clock
 from agentloop.errors import LedgerUnavailable
 from agentloop.ledger.blobs import BLOB_LIMIT, BLOB_MARK, PROMPT, split_blobs
@@ -90,6 +91,8 @@ class Recorder:
         if len(body) > MAX_BYTES:
             raise NotJson(f"an entry of {len(body)} bytes, more than the {MAX_BYTES} that can be read back")
         at, seq = self._clock.now_ms(), self._seq + 1
+        if at.__class__ is not int or not -MAX_COUNT <= at <= MAX_COUNT:
+            raise TypeError(f"clock.now_ms() must return whole milliseconds, not {at!r:.80}")
         hashed = self._chain.hash(self._hash, seq, at, kind, body)
         self._pending.append(LedgerEntry(seq=seq, at=at, kind=kind, body=body, hash=hashed))
         self._seq, self._hash = seq, hashed
@@ -115,17 +118,14 @@ class Recorder:
             return
         if self._busy:
             raise LedgerUnavailable(self.run, "the store has not answered an earlier append")
-        self._busy = True
-        try:
-            self._append(self._store, sync)
-        finally:
-            self._busy = False
-
-    def _append(self, store: LedgerStore, sync: bool) -> None:
         # Copies, entries first: what another thread records meanwhile stays for the next flush,
         # and no entry goes without its blobs.
         entries, blobs = self._pending[:], self._blobs.copy()
-        store.append(self.run, entries, expected=self._flushed, sync=sync, blobs=blobs)
+        self._busy = True
+        try:
+            self._store.append(self.run, entries, expected=self._flushed, sync=sync, blobs=blobs)
+        finally:
+            self._busy = False
         del self._pending[: len(entries)]
         for digest in blobs:
             del self._blobs[digest]

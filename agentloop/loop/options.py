@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
 from agentloop._canonical import NotJson, encode
+from agentloop._numbers import check_count, check_duration
 from agentloop.determinism import Clock, IdFactory, SystemClock
 from agentloop.errors import AgentLoopConfigError
 from agentloop.frames import ABORT, ERROR
@@ -20,7 +20,7 @@ from agentloop.tools import ToolAdapter
 if TYPE_CHECKING:
     from agentloop.redact import Redactor
 
-__all__ = ("CommitMode", "LoopOptions", "OverflowStrategy", "check_count", "options_from_camel")
+__all__ = ("CommitMode", "LoopOptions", "OverflowStrategy", "options_from_camel")
 
 OverflowStrategy = Literal["drop-oldest", "drop-newest", "block"]
 CommitMode = Literal["turn", "cycle"]
@@ -131,9 +131,9 @@ class LoopOptions(msgspec.Struct, frozen=True, kw_only=True):
             if value is not None and not callable(value):
                 raise TypeError(f"{name} must be callable, not {type(value).__name__}")
         for name, least in _COUNTS.items():
-            check_count(name, getattr(self, name), least)
+            check_count(name, getattr(self, name), least, optional=name in _OPTIONAL)
         for name in _DURATIONS:
-            _check_duration(name, getattr(self, name))
+            check_duration(name, getattr(self, name), optional=name in _OPTIONAL)
         for name, legal in _CHOICES.items():
             if getattr(self, name) not in legal:
                 raise ValueError(f"{name} must be one of {', '.join(legal)}, not {getattr(self, name)!r}")
@@ -187,6 +187,9 @@ _DURATIONS: Final = (
     "cleanup_timeout_ms",
     "stall_after_ms",
 )
+_OPTIONAL: Final = frozenset(
+    {"max_buffered_output_frames", "tool_timeout_ms", "turn_timeout_ms", "run_timeout_ms", "stall_after_ms"}
+)
 _FLAGS: Final = ("parallel_tool_calls", "extra_frames", "own_adapters", "protect_terminal", "raise_errors")
 _CHOICES: Final = {
     "output_overflow_strategy": ("drop-oldest", "drop-newest", "block"),
@@ -195,24 +198,6 @@ _CHOICES: Final = {
     "durability": ("power", "process"),
     "record_prompts": ("parts", "digest"),
 }
-
-
-def check_count(name: str, value: object, least: int) -> None:
-    if value is None and name == "max_buffered_output_frames":
-        return
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an int, not {type(value).__name__}: {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, not {value}")
-
-
-def _check_duration(name: str, value: object) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} must be a number of milliseconds, not {type(value).__name__}: {value!r}")
-    if not value > 0 or not math.isfinite(value):
-        raise ValueError(f"{name} must be a finite number above 0 (None for no limit), not {value!r}")
 
 
 def _check_list(checks: object) -> tuple[str, ...] | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 from anyio.abc import ObjectReceiveStream, ObjectSendStream, ObjectStream
 
+from agentloop._numbers import check_duration
 from agentloop.errors import MissingExtra, StreamEnded, StreamFailed
 from agentloop.frames import Frame
 from agentloop.ports import FrameDuplex, Source
@@ -73,6 +74,7 @@ def from_object_streams(
         limit: Frames that may wait in each direction.
         close_timeout_ms: How long leaving waits for a peer that does not receive.
     """
+    check_duration("close_timeout_ms", close_timeout_ms, zero=True)
     return ObjectStreamDuplex(receive, send, limit, close_timeout_ms)
 
 

@@ -21,7 +21,8 @@ class FrameBuffer(FrameQueue):
 
     Memory is what waits, never what passed. A reader that stops reading without a word pauses a
     blocking buffer for good: only `BufferSource.abort` (or leaving its context) tells writers
-    that nobody will come. Not for use from several threads.
+    that nobody will come. A reader that is cancelled with a frame in its hands gives it back, and
+    a blocking buffer then holds one more than its limit. Not for use from several threads.
     """
 
     __slots__ = ("sink", "source")

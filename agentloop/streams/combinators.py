@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import anyio
 from anyio.lowlevel import checkpoint
 
+from agentloop._numbers import check_count, check_duration
 from agentloop.errors import StreamBusy, StreamError, StreamFailed
 from agentloop.frames import Frame, FrameLike
 from agentloop.ports import FrameStats, Source
@@ -347,10 +348,10 @@ def chunks(source: Source, size: int, /, *, within_ms: int | None = None) -> Rea
             read; 0 gives out what is there. None waits for a full one.
 
     Raises:
-        ValueError: A size below 1.
+        ValueError: A size below 1, or a time below 0.
     """
-    if size < 1:
-        raise ValueError(f"chunks needs a size of at least 1, not {size}")
+    check_count("the size of chunks", size, 1)
+    check_duration("within_ms", within_ms, optional=True, zero=True)
     return _Chunked(source, size, within_ms)
 
 
@@ -362,8 +363,7 @@ def timeout(source: Source, timeout_ms: int, /) -> Readable[Frame]:
     Raises:
         ValueError: No positive time.
     """
-    if timeout_ms <= 0:
-        raise ValueError(f"timeout needs timeout_ms above 0, not {timeout_ms}")
+    check_duration("timeout_ms", timeout_ms)
     return _Timed(source, timeout_ms)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import anyio
 
+from agentloop._numbers import check_count
 from agentloop.errors import StreamBusy, StreamFailed
 from agentloop.ports import Sink, Source
 from agentloop.streams.buffer import BufferSource
@@ -47,6 +48,10 @@ async def pipeline(source: Source | Readable[Any], /, *stages: Sink) -> None:
         raise error
 
 
+#: Sources that one `tee` makes, at most.
+MAX_BRANCHES: Final = 1_000
+
+
 def tee(
     source: Source | Readable[Any],
     count: int = 2,
@@ -68,10 +73,11 @@ def tee(
 
     Raises:
         StreamBusy: The source is in use.
-        ValueError: A count below 1.
+        ValueError: A count below 1 or above 1,000.
     """
-    if count < 1:
-        raise ValueError(f"tee needs a count of at least 1, not {count}")
+    check_count("the count of tee", count, 1)
+    if count > MAX_BRANCHES:
+        raise ValueError(f"the count of tee must be at most {MAX_BRANCHES}, not {count}")
     queues = tuple(FrameQueue(limit, strategy) for _ in range(count))
     split = _Split(claimed(source), queues)
     return tuple(_Branch(queue, split) for queue in queues)

@@ -105,6 +105,8 @@ class FrameQueue:
         if strategy not in get_args(Strategy):
             raise ValueError(f"strategy is 'drop-oldest', 'drop-newest' or 'block', not {strategy!r}")
         self._limit, self._strategy = limit, strategy
+        if isinstance(reserve, bool) or not isinstance(reserve, int) or reserve < 0:
+            raise ValueError(f"reserve is an int of at least 0, not {reserve!r:.80}")
         self._protect_terminal, self._reserve = protect_terminal, reserve
         self.frames: deque[Frame] = deque()
         self.read = self._dropped = self._discarded = 0

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import anyio
 
+from agentloop._numbers import check_count
 from agentloop.errors import StreamBusy, StreamEnded
 from agentloop.frames import Frame, FrameLike
 from agentloop.ports import Sink
@@ -232,6 +233,5 @@ def take(count: int, /) -> Through:
     Raises:
         ValueError: A negative count.
     """
-    if count < 0:
-        raise ValueError(f"take needs a count of at least 0, not {count}")
+    check_count("the count of take", count, 0)
     return Through((_Quota(count), True))

@@ -7,6 +7,7 @@ function of their own.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -20,14 +21,24 @@ from graphstate.cli.arguments import (
     SWITCH,
     TEXT,
     Flag,
+    Usage,
     Word,
 )
+from graphstate.rendering import visible
 
-__all__ = ("COMMANDS", "EVERYWHERE", "FLAGS", "GROUPS", "Command", "Opens", "Shown", "help_text")
+__all__ = ("COMMANDS", "EVERYWHERE", "FLAGS", "GROUPS", "Command", "Opens", "Place", "Shown", "help_text")
 
 #: What happens to the file: it is read (no byte changes), changed, changed or made if absent,
-#: read without words and changed with them, or left alone.
-Opens: TypeAlias = Literal["reads", "changes", "makes", "changes with words", "nothing"]
+#: read without words and changed with them, left alone, or opened by the command itself.
+Opens: TypeAlias = Literal["reads", "changes", "makes", "changes with words", "nothing", "itself"]
+
+
+class Place(NamedTuple):
+    """The file, and who acts on it, for a command that opens it itself."""
+
+    path: str
+    actor: str
+    trust: str
 
 
 class Shown(NamedTuple):
@@ -37,6 +48,8 @@ class Shown(NamedTuple):
     #: what a person sees instead of the JSON
     text: str | None = None
     exit_code: int = 0
+    #: the command has written its answer itself
+    printed: bool = False
 
 
 class Command(NamedTuple):
@@ -49,8 +62,10 @@ class Command(NamedTuple):
     flags: tuple[Flag, ...] = ()
     #: the verb, if it is not the name in snake_case
     verb: str = ""
-    #: instead of the verb; its first argument is None if no file is opened
+    #: instead of the verb; its first argument is None if no file is opened, or the `Place`
     run: Callable[..., Any] | None = None
+    #: `run` writes while it runs, and is told of ``--json`` as ``as_json``
+    live: bool = False
 
     @property
     def usage(self) -> str:
@@ -84,27 +99,124 @@ def _cursor(graph: Any, nodes: list[str], **given: Any) -> Any:
 
 def _history(graph: Any, **filters: Any) -> Shown:
     entries = graph.history(**{"limit": 20} | filters)
-    return Shown(entries, "\n".join(f"{entry.seq}\t{entry.type}\t{entry.summary}" for entry in entries))
+    return Shown(
+        entries, "\n".join(f"{entry.seq}\t{visible(entry.type)}\t{entry.summary}" for entry in entries)
+    )
 
 
-def _render(graph: Any) -> Shown:
-    text = graph.render()
-    return Shown(text, text)
+def _text(verb: str) -> Callable[[Any], Shown]:
+    """A command that shows what a verb returns as text."""
+
+    def run(graph: Any) -> Shown:
+        text = getattr(graph, verb)()
+        return Shown(text, text)
+
+    return run
+
+
+def _watch(graph: Any, **options: Any) -> Shown:
+    from graphstate.cli.watch import watch
+
+    watch(graph, **options)
+    return Shown(None, printed=True)
+
+
+def _changes(graph: Any, **given: Any) -> Any:
+    return graph.changes(**given)
+
+
+def _locks(graph: Any) -> Shown:
+    held = graph.locks()
+    lines = [f"{lock.scope}\t{lock.id}\t{lock.actor}\t{visible(lock.reason)}" for lock in held]
+    return Shown(held, "\n".join(lines) or "(none)")
 
 
 def _status(graph: Any) -> Shown:
+    now = graph.orient()
     value = {
-        "cursor": graph.cursor(),
-        "moves": graph.suggest(),
+        "cursor": now.cursor,
+        "moves": now.suggestions,
         "ready": graph.ready(),
-        "seq": graph.metrics().events,
+        "violations": now.violations,
+        "seq": now.seq,
     }
     return Shown(value, graph.render())
+
+
+def _validate(graph: Any) -> Shown:
+    report = graph.validate()
+    return Shown(report, exit_code=0 if report.ok else 1)
+
+
+def _repair(graph: Any, **given: Any) -> Any:
+    answer = graph.repair(**given)
+    return Shown(answer.value, exit_code=0 if answer.value.ok else 1) if answer.ok else answer
+
+
+def _plan(graph: Any, *, spec: Any = None, **given: Any) -> Any:
+    if spec is None:
+        raise Usage("plan needs --spec JSON (or @FILE, or - for standard input)")
+    return graph.plan(spec, **given)
 
 
 def _verify(graph: Any, **options: Any) -> Shown:
     report = graph.verify_integrity(**options)
     return Shown(report, exit_code=0 if report.ok else 1)
+
+
+def _head(graph: Any) -> Shown:
+    head = graph.head()
+    seq, _, digest = head.partition(":")
+    return Shown({"seq": int(seq), "hash": digest}, head)
+
+
+def _compact(graph: Any, **given: Any) -> Any:
+    return graph.compact(**given)
+
+
+def _export(graph: Any, file: str = "-", **options: Any) -> Any:
+    if file != "-":
+        answer = graph.export(file, **options)
+        if not answer.ok:
+            return answer
+        done = answer.value
+        return Shown(done, f"{file}: {done.events} events, {done.bytes} bytes, head {done.head}")
+    if sys.stdout is None or sys.stdout.isatty():
+        raise Usage("a bundle is for a file or a pipe: adaptogen export FILE")
+    answer = graph.export(sys.stdout.buffer)
+    return Shown(answer.value, printed=True) if answer.ok else answer
+
+
+def _import(place: Place, file: str, **options: Any) -> Shown:
+    from graphstate.adaptogen import Adaptogen
+
+    if file == "-" and sys.stdin is None:
+        raise Usage("standard input is closed, there is nothing to read for -")
+    with Adaptogen.import_state(
+        place.path, sys.stdin.buffer if file == "-" else file, actor=place.actor, trust=place.trust,
+        durability="power", **options,
+    ) as graph:  # fmt: skip
+        done = graph.imported
+    assert done is not None
+    pinned = "" if done.pinned else " (unpinned)"
+    left = f", {done.left_out} left out" if done.left_out else ""
+    return Shown(done, f"{place.path}: {done.imported} events from {done.head}{pinned}{left}")
+
+
+def _branch(graph: Any, file: str) -> Any:
+    answer = graph.branch(file)
+    if not answer.ok:
+        return answer
+    with answer.value as branch:
+        value = {"file": file, "fork": branch.fork()}
+    return Shown(value, f"{file} branches off at {value['fork']}")
+
+
+def _merge(graph: Any, file: str, **options: Any) -> Any:
+    from graphstate.adaptogen import Adaptogen
+
+    with Adaptogen.open(file, seed=False, read_only=True) as branch:
+        return graph.merge(branch, **options)
 
 
 def _describe(_: None) -> Any:
@@ -119,17 +231,44 @@ _ID = Word("id", "the node", TEXT)
 _TO = Word("to", "the node to move to", TEXT)
 _NAME = Word("name", "the checkpoint", TEXT)
 _VARS = Flag("vars", "object that guards read as vars", OBJECT)
+_HEAD = Flag("head", "move this head, if the cursor has several", TEXT)
+_ZONE = Word("name", "the zone", TEXT)
+_INTRA = Flag("intra", "off, soft or hard inside; soft if absent", TEXT)
+_BOUNDARY = Flag("boundary", "off, soft or hard for moves in and out; hard if absent", TEXT)
+_LOCKED = (
+    Word("scope", "edge, zone, tunables or cursor", TEXT),
+    Word("id", "the edge, the zone, or the actor whose cursor it is; none for tunables", TEXT, optional=True),
+)
+_MEMBER = Word("node", "the node", TEXT)
+_WHY = Flag("reason", "why, kept in the event", TEXT)
 _EDGE = Flag("edge-id", "this very edge", TEXT)
 _CAUSE = Flag("cause", "text that makes the call happen once: repeated, it gets the first answer", TEXT)
+_AGE = Flag("min-age", "events that a node must have been left alone to be set aside", COUNT)
 _VERSION = Flag("expect-version", "fail with Conflict unless it is at this version; 0: must not exist", COUNT)
+
+_ON_CONFLICT = Flag(
+    "on-conflict", "fail, ours or theirs where both sides changed something; fail if absent", TEXT
+)
 
 GROUPS: Mapping[str, tuple[Command, ...]] = {
     "inspect": (
         Command("status", "cursor, ranked moves, what is ready", "reads", run=_status),
-        Command("render", "the same as a picture in text", "reads", run=_render),
+        Command("render", "the same as a picture in text", "reads", run=_text("render")),
         Command("suggest", "legal moves, best first, with the terms of their scores", "reads", (), (_VARS,)),
         Command(
-            "explain", "how a move would be decided", "reads", (_TO,), (_EDGE, _VARS), "explain_transition"
+            "explain",
+            "how a move would be decided",
+            "reads",
+            (_TO,),
+            (_EDGE, _HEAD, _VARS),
+            "explain_transition",
+        ),
+        Command(
+            "orient",
+            "everything about the moment: cursor, moves, what is ready, last events",
+            "reads",
+            (),
+            (_VARS,),
         ),
         Command("legal-moves", "moves that are not denied", "reads", (), (_VARS,)),
         Command(
@@ -164,17 +303,50 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 Flag("type", "of this type", TEXT),
                 Flag("node", "about this node", TEXT),
                 Flag("edge", "about this edge", TEXT),
+                Flag("by", "by this actor", TEXT, "actor"),
                 Flag("from-seq", "from this event on", COUNT),
             ),
             run=_history,
         ),
+        Command(
+            "changes",
+            "the events behind one, oldest first, and what to ask with the next time",
+            "reads",
+            (Word("after", "the last event that is known, 0 if absent", COUNT, optional=True),),
+            (
+                Flag("cuts", "the number of rollbacks in the answer before", COUNT),
+                Flag("limit", "at most so many, 100 if absent", COUNT),
+            ),
+            run=_changes,
+        ),
+        Command(
+            "watch",
+            "a live view: a picture on a terminal, else a line for each new event, until it is interrupted",
+            "reads",
+            (),
+            (
+                Flag("after", "begin behind this event; with the next one if absent", COUNT),
+                Flag("interval-ms", "how often to look, 10 to 60000, 500 if absent", COUNT),
+                Flag("limit", "end after so many events", COUNT),
+            ),
+            run=_watch,
+            live=True,
+        ),
+        Command("graph", "a flowchart for Mermaid", "reads", run=_text("to_mermaid")),
+        Command("dot", "a digraph for Graphviz", "reads", run=_text("to_dot")),
+        Command("optimize", "edits that experience suggests, the most certain first", "reads", (), (_AGE,)),
+        Command("validate", "check graph and log; exit code 1 if something is wrong", "reads", run=_validate),
         Command("metrics", "counts of the whole graph", "reads"),
+        Command("head", "the end of the log, to be kept elsewhere", "reads", run=_head),
         Command(
             "verify",
             "check the hash chains; exit code 1 if one is broken",
             "reads",
             (),
-            (Flag("deep", "everything from the start, and the projection against a replay", SWITCH),),
+            (
+                Flag("deep", "everything from the start, and the projection against a replay", SWITCH),
+                Flag("expect-head", "what head said once: fail if that event is absent or another", TEXT),
+            ),
             "verify_integrity",
             _verify,
         ),
@@ -208,10 +380,11 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 Flag("kind", "transition, dependency or reference", TEXT),
                 Flag("label", "a name for people", TEXT),
                 Flag("guard", "condition on the move", TEXT),
-                Flag("enforcement", "off, soft or hard", TEXT),
+                Flag("enforcement", "what a failed guard does: off, soft or hard", TEXT),
                 Flag("weight", "prior, from 0; 1 if absent", NUMBER),
                 Flag("upsert", "replace the edge that has this id", SWITCH),
                 _VERSION,
+                _WHY,
                 _CAUSE,
             ),
         ),
@@ -222,7 +395,15 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             (Word("node", "what waits", TEXT), Word("prereq", "what comes first", TEXT)),
             (Flag("id", "made up if absent", TEXT), Flag("label", "a name for people", TEXT), _CAUSE),
         ),
-        Command("unlink", "remove an edge", "changes", (Word("edge_id", "the edge", TEXT),), (_CAUSE,)),
+        Command("unlink", "remove an edge", "changes", (Word("edge_id", "the edge", TEXT),), (_WHY, _CAUSE)),
+        Command(
+            "enforce",
+            "set what a failed guard of an edge does",
+            "changes",
+            (Word("edge_id", "the edge", TEXT), Word("mode", "off, soft or hard", TEXT)),
+            (_WHY, _CAUSE),
+            "set_enforcement",
+        ),
         Command("archive", "put a node aside", "changes", (_ID,), (_CAUSE,)),
         Command("deprecate", "mark a node as superseded", "changes", (_ID,), (_CAUSE,)),
         Command(
@@ -230,7 +411,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             "print the cursor, or set it",
             "changes with words",
             (Word("nodes", "where it shall stand", TEXT, many=True),),
-            (_CAUSE,),
+            (_WHY, _CAUSE),
             "set_cursor",
             _cursor,
         ),
@@ -239,7 +420,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             "move the cursor; exit code 0 also when the move is denied",
             "changes",
             (_TO,),
-            (_EDGE, _VARS, _CAUSE),
+            (_EDGE, _HEAD, _VARS, _CAUSE),
         ),
         Command(
             "step",
@@ -262,6 +443,112 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             ),
         ),
     ),
+    "evolution": (
+        Command(
+            "plan",
+            "declare nodes, transitions, deps and cursor together; all of it or nothing",
+            "makes",
+            (),
+            (Flag("spec", "object with any of nodes, transitions, deps, cursor", OBJECT), _CAUSE),
+            run=_plan,
+        ),
+        Command("reweight", "let learned weights follow the rewards", "changes", (), (_CAUSE,)),
+        Command(
+            "self-iterate",
+            "reweight and apply the safe proposals; nothing is kept if that breaks the graph",
+            "changes",
+            (),
+            (_AGE, _CAUSE),
+        ),
+        Command("gc", "set nodes aside that nothing leads to", "changes", (), (_AGE, _CAUSE)),
+        Command(
+            "split",
+            "copy a node and let some of its edges leave the copy",
+            "changes",
+            (
+                Word("node_id", "the node", TEXT),
+                Word("new_id", "its copy", TEXT),
+                Word("edge_ids", "edges that leave the copy from now on", TEXT, many=True),
+            ),
+            (_VERSION, _CAUSE),
+            "split_state",
+        ),
+        Command(
+            "merge-states",
+            "let one node take over another one",
+            "changes",
+            (Word("into", "the node that stays", TEXT), Word("gone", "the node that goes", TEXT)),
+            (_VERSION, Flag("expect-gone-version", "the same for the node that goes", COUNT), _CAUSE),
+        ),
+        Command("pin", "keep a node out of garbage collection", "changes", (_ID,), (_CAUSE,)),
+        Command("unpin", "let a node be collected again", "changes", (_ID,), (_CAUSE,)),
+        Command(
+            "repair",
+            "mend what can be mended; exit code 1 if something is left",
+            "changes",
+            (),
+            (_CAUSE,),
+            run=_repair,
+        ),
+    ),
+    "zones and locks": (
+        Command(
+            "zone-define",
+            "fence nodes in, or define the zone anew",
+            "changes",
+            (_ZONE, Word("members", "the nodes, comma-separated", NAMES)),
+            (_INTRA, _BOUNDARY, _WHY, _CAUSE),
+            "define_zone",
+        ),
+        Command(
+            "zone-enforce",
+            "set one or both modes of a zone",
+            "changes",
+            (_ZONE,),
+            (
+                _INTRA._replace(help="off, soft or hard inside"),
+                _BOUNDARY._replace(help="off, soft or hard for moves in and out"),
+                _WHY,
+                _CAUSE,
+            ),
+            "set_zone_enforcement",
+        ),
+        Command(
+            "zone-add", "make a node a member", "changes", (_ZONE, _MEMBER), (_WHY, _CAUSE), "add_to_zone"
+        ),
+        Command(
+            "zone-remove", "take a node out", "changes", (_ZONE, _MEMBER), (_WHY, _CAUSE), "remove_from_zone"
+        ),
+        Command("zone-list", "every zone with its members", "reads", verb="zones"),
+        Command(
+            "zone-delete", "remove a zone; its nodes stay", "changes", (_ZONE,), (_WHY, _CAUSE), "delete_zone"
+        ),
+        Command(
+            "zone-derive",
+            "find the nodes at and behind one that satisfy a predicate",
+            "changes",
+            (Word("seed", "where to start", TEXT),),
+            (
+                Flag("predicate", "a guard on each node, such as \"toTags has 'safe'\"; all if absent", TEXT),
+                Flag("ratify", "define a zone over them", SWITCH),
+                Flag("name", "the zone to define", TEXT),
+                _INTRA,
+                _BOUNDARY,
+                _CAUSE,
+            ),
+            "derive_zone",
+        ),
+        Command(
+            "lock",
+            "bind models, tools and imports to a piece of policy",
+            "changes",
+            _LOCKED,
+            (Flag("reason", "shown to whoever is refused", TEXT), _CAUSE),
+            "lock_policy",
+        ),
+        Command("unlock", "take a lock away", "changes", _LOCKED, (_WHY, _CAUSE), "unlock_policy"),
+        Command("locks", "what is locked, by whom and why", "reads", run=_locks),
+    ),
     "durability": (
         Command("checkpoint", "name the present state", "changes", (_NAME,), (_CAUSE,)),
         Command(
@@ -272,6 +559,17 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             (Flag("reason", "kept with what is set aside", TEXT),),
         ),
         Command("checkpoints", "their names and places", "reads", verb="list_checkpoints"),
+        Command("cuts", "what rollbacks and recoveries set aside", "reads"),
+        Command("snapshot", "keep the live state, for rebuilding from here", "changes", (), (_CAUSE,)),
+        Command(
+            "compact",
+            "remove the oldest events for good, after verifying everything",
+            "changes",
+            (Word("retain", "events that stay; the tunable retain if absent", COUNT, optional=True),),
+            (_CAUSE,),
+            run=_compact,
+        ),
+        Command("rebuild", "make nodes, edges and statistics again from the log", "changes"),
         Command("tunables", "all settings", "reads", verb="get_tunables"),
         Command(
             "set-tunable",
@@ -281,7 +579,44 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 Word("key", "see tunables", TEXT),
                 Word("value", "JSON, so text needs quotes: '\"greedy\"'", JSON),
             ),
-            (_CAUSE,),
+            (_WHY, _CAUSE),
+        ),
+    ),
+    "move": (
+        Command(
+            "export",
+            "write the graph as a bundle; without FILE, or to -, for a pipe",
+            "reads",
+            (Word("file", "where; it must not exist", TEXT, optional=True),),
+            (Flag("overwrite", "replace a file that exists", SWITCH),),
+            run=_export,
+        ),
+        Command(
+            "import",
+            "take a bundle over, whole or not at all; the graph must be absent or empty",
+            "itself",
+            (Word("file", "the bundle; - for standard input", TEXT),),
+            (
+                Flag("merge", "the graph may hold events; its cursors stay", SWITCH),
+                _ON_CONFLICT,
+                Flag("expect-head", "refuse it unless its origin ended at this seq:hash", TEXT),
+            ),
+            run=_import,
+        ),
+        Command(
+            "branch",
+            "copy the graph to a file that knows where it left this one",
+            "reads",
+            (Word("file", "where; it must not exist", TEXT),),
+            run=_branch,
+        ),
+        Command(
+            "merge",
+            "bring back what a branch of this graph did",
+            "changes",
+            (Word("file", "the branch", TEXT),),
+            (_ON_CONFLICT, _CAUSE),
+            run=_merge,
         ),
     ),
 }
@@ -293,6 +628,7 @@ EVERYWHERE = (
     Flag("db", "the file; else .agentloop/state.db here or above, else ./adaptogen.db", TEXT),
     Flag("actor", "who acts, and whose cursor moves", TEXT),
     Flag("trust", "developer, person, model, tool or import; person if absent", TEXT),
+    Flag("key-file", "file whose bytes are the key of a keyed graph", TEXT),
     Flag("json", "one line of JSON", SWITCH),
     Flag("debug", "show where an unexpected error came from", SWITCH),
     Flag("help", "show the usage of the command", SWITCH),

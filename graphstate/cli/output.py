@@ -58,8 +58,8 @@ def json_text(value: Any, *, one_line: bool) -> str:
     return visible(JSONEncoder(indent=2, ensure_ascii=False, allow_nan=False).encode(value))
 
 
-def write(text: str) -> None:
-    """Write an answer and its line end to standard output and flush it.
+def write(text: str) -> bool:
+    """Write an answer and its line end to standard output, flush it, and say whether anybody reads it.
 
     Raises:
         OutputFailed: The disk is full, or the output is closed. A reader who left is no failure.
@@ -71,9 +71,11 @@ def write(text: str) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         _mute()
+        return False
     except (OSError, ValueError) as error:
         _mute()
         raise OutputFailed(f"standard output: {getattr(error, 'strerror', None) or error}") from None
+    return True
 
 
 def _encodable(text: str, stream: TextIO) -> str:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from graphstate._canonical import Json
 from graphstate.cli.arguments import SWITCH, Flag, Usage, Word, nearest, split
-from graphstate.cli.commands import COMMANDS, EVERYWHERE, FLAGS, Command, Shown, help_text
+from graphstate.cli.commands import COMMANDS, EVERYWHERE, FLAGS, Command, Place, Shown, help_text
 from graphstate.cli.output import OutputFailed, complain, json_text, visible, write
 
 __all__ = ("find_database", "main")
@@ -71,6 +71,8 @@ def _run(argv: Sequence[str]) -> int:
         return 0
     command = _command(name)
     answer = _answer(command, _values(command, rest, given), given)
+    if answer.printed:
+        return answer.exit_code
     if answer.text is not None and "json" not in given:
         write(visible(answer.text, tabs=True))
     else:
@@ -134,7 +136,7 @@ def find_database() -> str:
 def _answer(command: Command, values: dict[str, Any], given: dict[str, str]) -> Shown:
     """Run the command on its file. What the verb or the file refuses becomes JSON and code 1."""
     from graphstate.adaptogen import DEFAULT_ACTOR, Adaptogen
-    from graphstate.errors import OpenError, StoreError, VerbFailed
+    from graphstate.errors import OpenError, StoreError, VerbFailed, WrongKey
     from graphstate.model import to_json
     from graphstate.results import Fail, Ok
 
@@ -144,26 +146,56 @@ def _answer(command: Command, values: dict[str, Any], given: dict[str, str]) -> 
     if not path:
         raise Usage("--db needs the name of a file")
     reads = command.opens == "reads" or (command.opens == "changes with words" and not any(values.values()))
-    if command.opens != "makes" and path != ":memory:" and not os.path.exists(path):
+    if command.opens not in ("makes", "itself") and path != ":memory:" and not os.path.exists(path):
         hint = "create it with remember, or name another file with --db"
         return _failed("NotFound", f"there is no graph {path}", hint)
     actor, trust = given.get("actor", DEFAULT_ACTOR), given.get("trust", "person")
     try:
-        with Adaptogen.open(
-            path, seed=False, actor=actor, trust=trust, read_only=reads, durability="power"
-        ) as graph:
-            answer = command.call(graph, values)
+        if command.opens == "itself":
+            answer = command.call(Place(path, actor, trust), values)
+        else:
+            with Adaptogen.open(
+                path,
+                seed=False,
+                actor=actor,
+                trust=trust,
+                read_only=reads,
+                durability="power",
+                key=_key(given),
+            ) as graph:
+                if command.live:
+                    values["as_json"] = "json" in given
+                answer = command.call(graph, values)
     except VerbFailed as error:
         return _failed(str(error.code), error.message, error.hint, error.details)
     except StoreError as error:
         return _failed(str(error.code), str(error), Fail(error.code, "").hint, dict(error.details))
     except OpenError as error:
-        return _failed(type(error).__name__, str(error), "name another file with --db")
+        hint = (
+            "name its key with --key-file" if isinstance(error, WrongKey) else "name another file with --db"
+        )
+        return _failed(type(error).__name__, str(error), hint)
     if isinstance(answer, Fail):
         return Shown(answer.to_json(), exit_code=1)
     if isinstance(answer, Shown):
         return answer._replace(value=to_json(answer.value))
     return Shown(to_json(answer.value if isinstance(answer, Ok) else answer))
+
+
+def _key(given: dict[str, str]) -> bytes | None:
+    """Read the key, whose bytes never stand on a command line."""
+    if "key-file" not in given:
+        return None
+    from graphstate.store.opening import MIN_KEY
+
+    try:
+        with open(given["key-file"], "rb") as file:
+            key = file.read(4_097)
+    except OSError as error:
+        raise Usage(f"--key-file: {given['key-file']} cannot be read: {error.strerror}") from None
+    if not MIN_KEY <= len(key) <= 4_096:
+        raise Usage(f"--key-file: a key has {MIN_KEY} to 4096 bytes")
+    return key
 
 
 def _failed(code: str, message: str, hint: str, details: Json = None) -> Shown:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from graphstate.store.opening import LockMode
+from graphstate.store.feed import Subscription
+from graphstate.store.opening import MEMORY, LockMode
 from graphstate.store.store import Store
 from graphstate.store.unit import Unit
 
-__all__ = ("LockMode", "Store", "Unit")
+__all__ = ("MEMORY", "LockMode", "Store", "Subscription", "Unit")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from graphstate.errors import (
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     import apsw
 
 __all__ = ("Database", "Durability", "SqliteDatabase", "SqlValue")
+
+# 16 MB of write-ahead log; it goes when the last process closes the file.
+_CHECKPOINTS = "PRAGMA wal_autocheckpoint=4000"
 
 SqlValue: TypeAlias = int | float | str | bytes | None
 Durability: TypeAlias = Literal["process", "power"]
@@ -57,14 +61,23 @@ class Database(Protocol):
     def begin_read(self) -> bool:
         """Start a reading transaction, one moment until it ends, and say the same."""
 
+    def wrote(self) -> bool:
+        """Say whether the open writing transaction changed a row, as far as that is known."""
+
     def commit(self) -> None:
         """Commit."""
 
     def rollback(self) -> None:
         """Roll back. Harmless if the database has already done it."""
 
+    def copy_from(self, other: Database) -> None:
+        """Replace everything by the content of another database of the same kind."""
+
     def displaced(self) -> bool:
         """Say whether the file under its name is not the one that was opened."""
+
+    def log_displaced(self) -> bool:
+        """Say whether the write-ahead log under its name is not the one that is written."""
 
     def close(self) -> None:
         """Close; uncommitted work is lost."""
@@ -88,6 +101,12 @@ def _translate(error: Exception) -> Exception:
         return StorageIo(f"SQLite could not reach the file: {text}")
     if isinstance(error, apsw.NoMemError):
         return MemoryError(text)
+    if isinstance(error, UnicodeDecodeError):
+        return IntegrityBroken(f"the file holds a text that is none: {text}")
+    if isinstance(error, apsw.SQLError) and "malformed JSON" in text:
+        return IntegrityBroken(f"the file holds JSON that is none: {text}")
+    if isinstance(error, apsw.SQLError) and text.startswith(("no such table", "no such column")):
+        return IntegrityBroken(f"the file lost a part of its schema while it was open: {text}")
     return Misuse(f"SQLite refused a statement: {type(error).__name__}: {text}")
 
 
@@ -115,6 +134,8 @@ class SqliteDatabase:
 
         self._error = apsw.Error
         self._in_memory = path == ":memory:"
+        # SQLite removes the log when the last connection closes; while we are open it stays.
+        self._log_path, self._log_inode = f"{path}-wal", 0
         self._busy_timeout_ms = busy_timeout_ms
         self._synced = False
         self._connection = self._connect(path, read_only)
@@ -122,6 +143,7 @@ class SqliteDatabase:
         self._cursor = self._connection.cursor()
         # What the two change counters said last: of writing and of reading transactions.
         self._written = self._read = -1
+        self._changes = 0  # rows ever changed, when the open transaction began
         self._raised = self._closed = False
         # SQLite compares device and inode, and writes its answer into this integer.
         self._has_moved, self._answer = apsw.SQLITE_FCNTL_HAS_MOVED, array("i", [0])
@@ -174,6 +196,9 @@ class SqliteDatabase:
             return "memory"
         if mode != "wal":
             raise ReadOnly(f"SQLite keeps journal mode {mode!r} and refuses write-ahead logging here")
+        # A step of a large graph changes pages all over the file. Each checkpoint waits for the disk
+        # and writes a page once, however often it changed: fewer of them halve the time of a step.
+        self.run(_CHECKPOINTS)
         self.run("PRAGMA synchronous=FULL" if level == "power" else "PRAGMA synchronous=NORMAL")
         (reported,) = self.one("PRAGMA synchronous") or (0,)
         self._synced = reported >= 2
@@ -184,21 +209,21 @@ class SqliteDatabase:
     def one(self, sql: str, values: Sequence[SqlValue] = ()) -> tuple[Any, ...] | None:
         try:
             row: tuple[Any, ...] | None = self._cursor.execute(sql, values).fetchone()
-        except self._error as error:
+        except (self._error, UnicodeDecodeError) as error:
             raise _translate(error) from error
         return row
 
     def all(self, sql: str, values: Sequence[SqlValue] = ()) -> list[tuple[Any, ...]]:
         try:
             rows: list[tuple[Any, ...]] = self._cursor.execute(sql, values).fetchall()
-        except self._error as error:
+        except (self._error, UnicodeDecodeError) as error:
             raise _translate(error) from error
         return rows
 
     def each(self, sql: str, values: Sequence[SqlValue] = ()) -> Iterable[tuple[Any, ...]]:
         try:
             yield from self._connection.cursor().execute(sql, values)
-        except self._error as error:
+        except (self._error, UnicodeDecodeError) as error:
             raise _translate(error) from error
 
     def run(self, sql: str, values: Sequence[SqlValue] = ()) -> None:
@@ -224,6 +249,7 @@ class SqliteDatabase:
         except BaseException:
             self._ended()
             raise
+        self._changes = self._connection.total_changes()
         # The pager's own counter, read without a statement; our commits count too, see _ended.
         return not self._in_memory and self._connection.data_version() != self._written
 
@@ -234,12 +260,17 @@ class SqliteDatabase:
         self._read = version
         return moved
 
+    def wrote(self) -> bool:
+        # After some errors SQLite has already rolled back; then nobody knows what it was.
+        connection = self._connection
+        return not connection.in_transaction or connection.total_changes() != self._changes
+
     def commit(self) -> None:
         self.run("COMMIT")
         self._ended()
 
     def rollback(self) -> None:
-        # After some errors SQLite has already rolled back; a second rollback would be an error.
+        # A second rollback would be an error.
         if not self._closed and self._connection.in_transaction:
             self.run("ROLLBACK")
         self._ended()
@@ -247,10 +278,20 @@ class SqliteDatabase:
     def _ended(self) -> None:
         if self._closed:
             return
-        self._written = self._connection.data_version()
+        if not self._in_memory:
+            self._written = self._connection.data_version()
         if self._raised:
             self._raised = False
             self.run("PRAGMA synchronous=NORMAL")
+
+    def copy_from(self, other: Database) -> None:
+        if not isinstance(other, SqliteDatabase):
+            raise Misuse("a SQLite database copies from a SQLite database only")
+        try:
+            with self._connection.backup("main", other._connection, "main") as backup:
+                backup.step()
+        except self._error as error:
+            raise _translate(error) from error
 
     def displaced(self) -> bool:
         if self._in_memory:
@@ -258,7 +299,21 @@ class SqliteDatabase:
         self._connection.file_control("main", self._has_moved, self._answer.buffer_info()[0])
         return self._answer[0] != 0
 
+    def log_displaced(self) -> bool:
+        if self._in_memory:
+            return False
+        try:
+            inode = os.stat(self._log_path).st_ino
+        except FileNotFoundError:
+            inode = -1
+        if self._log_inode == 0 and inode > 0:
+            self._log_inode = inode
+        return self._log_inode not in (0, inode)
+
     def close(self) -> None:
+        import apsw
+
         self._closed = True
         self._cursor.close()
-        self._connection.close()
+        with suppress(apsw.IOError, apsw.FullError):  # what is not written back stays in the log beside
+            self._connection.close()

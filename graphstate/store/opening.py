@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import Literal, NamedTuple, TypeAlias
 
-from graphstate.errors import LockHeld, ReadOnly
-from graphstate.store import schema
+from graphstate.errors import LockHeld, ReadOnly, shown
+from graphstate.events import ChainKey
+from graphstate.store import keys, schema
 from graphstate.store.db import Database, Durability, SqliteDatabase
 from graphstate.store.lock import FileLock, owner
 
@@ -15,6 +16,11 @@ __all__ = ("MEMORY", "LockMode", "Opened", "open_database")
 LockMode: TypeAlias = Literal["shared", "exclusive"]
 
 MEMORY = ":memory:"
+
+#: Bytes that a key has at least.
+MIN_KEY = 16
+#: What SQLite takes: 24 days.
+MAX_TIMEOUT_MS = 2**31 - 1
 
 
 class Opened(NamedTuple):
@@ -29,13 +35,20 @@ class Opened(NamedTuple):
 
 
 def open_database(
-    path: str, *, durability: Durability, lock: LockMode, read_only: bool, busy_timeout_ms: int, fts: bool
-) -> Opened:
+    path: str, *, durability: Durability, lock: LockMode, read_only: bool, busy_timeout_ms: int, fts: bool,
+    key: ChainKey | None = None,
+) -> Opened:  # fmt: skip
     """Open or make a file; see `Store.open`. Whatever fails is closed again."""
     if durability not in ("process", "power"):
         raise ValueError(f"durability must be 'process' or 'power', not {durability!r}")
     if lock not in ("shared", "exclusive"):
         raise ValueError(f"lock must be 'shared' or 'exclusive', not {lock!r}")
+    if key is not None and len(key) < MIN_KEY:
+        raise ValueError(f"key must have at least {MIN_KEY} bytes, not {len(key)}")
+    if type(busy_timeout_ms) is not int or not 0 <= busy_timeout_ms <= MAX_TIMEOUT_MS:
+        raise ValueError(
+            f"busy_timeout_ms must be an integer from 0 to {MAX_TIMEOUT_MS}, not {shown(busy_timeout_ms)}"
+        )
     read_only = read_only and path != MEMORY
     held = _admitted(path, lock, read_only)
     db: SqliteDatabase | None = None
@@ -47,7 +60,8 @@ def open_database(
             raise ReadOnly(f"{path} is empty, and opening it read-only would not fill it")
         level = "read-only" if read_only else db.write_ahead(durability)
         if not ours:
-            _lay_tables(db, path, fts)
+            _lay_tables(db, path, fts, key)
+        keys.check(db, path, key)
         return Opened(db, read_only, level, fts and schema.has_full_text(db), held)
     except BaseException:
         if db is not None:
@@ -84,11 +98,13 @@ def _admitted(path: str, lock: LockMode, read_only: bool) -> FileLock | None:
     return held
 
 
-def _lay_tables(db: SqliteDatabase, path: str, fts: bool) -> None:
+def _lay_tables(db: SqliteDatabase, path: str, fts: bool, key: ChainKey | None) -> None:
     db.begin(sync=True)
     try:
         if not schema.inspect(db, path):  # another process may have been first
             schema.create(db, full_text=fts)
+            if key is not None:
+                keys.mark(db, key)
         db.commit()
     except BaseException:
         db.rollback()

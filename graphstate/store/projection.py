@@ -8,15 +8,21 @@ so that a step reads no table. Cursors and statistics change there first and are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 from graphstate import scoring
-from graphstate._canonical import Json, decode, encode_text
+from graphstate._canonical import Json, encode_text
 from graphstate.events import GENESIS, Head, Row
 from graphstate.model import Edge, Node, Stat
 from graphstate.store.db import Database, SqlValue
+from graphstate.store.dependencies import Dependencies
+from graphstate.store.policies import Policies
 from graphstate.store.schema import GRAPH_NO, SHIFT
+from graphstate.store.snapshot import LOAD_ROW
+from graphstate.store.stored import as_stored, stored_json
+from graphstate.store.words import index_text
 from graphstate.tunables import DEFAULTS
 
 __all__ = ("TRAIL", "CursorState", "Projection", "StatState")
@@ -26,13 +32,18 @@ Mark: TypeAlias = Literal["cut", "snapshot", "text"]
 #: Moves of each cursor that a trace reward can reach back to.
 TRAIL = 32
 
-# Beyond this many remembered rows the memory starts afresh; a step then reads a few rows again.
-_REMEMBERED = 200_000
+#: Last rewards that are kept for a picture.
+REWARDS = 3
+
+# Beyond this many remembered rows the memory starts afresh; a step then reads a few rows again,
+# which makes it three times as long. A row takes about 0.4 kB: this is all of a graph of 100,000
+# nodes and 400,000 edges, and at most 300 MB.
+_REMEMBERED = 700_000
 
 _NODE = """id, kind, label, payload, tags, status, version, created_seq, updated_seq,
 created_at, updated_at, embedding"""
 _EDGE = """id, src, dst, kind, label, guard, enforcement, weight, learned_weight, version,
-created_seq, updated_seq"""
+created_seq, updated_seq, learned_enforcement"""
 _NODE_BY_ID = f"SELECT {_NODE} FROM node WHERE id = ?"
 _EDGE_BY_ID = f"SELECT {_EDGE} FROM edge WHERE id = ?"
 _STAT = """x.visits, x.successes, x.failures, x.soft_violations, x.blocks, x.ema_reward, x.last_seq,
@@ -42,16 +53,22 @@ _STAT_BY_ID = {
     "edge": f"SELECT 2 * e.no + 1, {_STAT} FROM edge e LEFT JOIN experience x ON x.no = 2 * e.no + 1 WHERE e.id = ?",
 }
 _MOVES_OUT = f"""SELECT e.id, e.src, e.dst, e.kind, e.label, e.guard, e.enforcement, e.weight,
-e.learned_weight, e.version, e.created_seq, e.updated_seq, n.status, 2 * e.no + 1, {_STAT}
+e.learned_weight, e.version, e.created_seq, e.updated_seq, e.learned_enforcement, n.status, 2 * e.no + 1, {_STAT}
 FROM edge e LEFT JOIN node n ON n.id = e.dst LEFT JOIN experience x ON x.no = 2 * e.no + 1
 WHERE e.src = ? AND e.kind = 'transition' ORDER BY e.no"""
 
 _NODE_INSERT = "INSERT INTO node VALUES (NULL, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?) RETURNING no"
 _NODE_UPDATE = """UPDATE node SET kind = ?, label = ?, payload = ?, tags = ?, status = ?,
 version = version + 1, updated_seq = ?, updated_at = ?, embedding = ? WHERE no = ?"""
-_EDGE_INSERT = "INSERT INTO edge VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, 0.0, 1, ?, ?) RETURNING no"
+_EDGE_INSERT = "INSERT INTO edge VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, 0.0, 1, ?, ?, NULL) RETURNING no"
 _EDGE_UPDATE = """UPDATE edge SET src = ?, dst = ?, kind = ?, label = ?, guard = ?, enforcement = ?,
 weight = ?, version = version + 1, updated_seq = ? WHERE id = ?"""
+_LEARN = "UPDATE edge SET learned_weight = ?, updated_seq = ? WHERE id = ? RETURNING src"
+_EDGE_MODE = {
+    False: """UPDATE edge SET enforcement = ?, learned_enforcement = NULL, updated_seq = ? WHERE id = ?
+    RETURNING src""",
+    True: "UPDATE edge SET learned_enforcement = ?, updated_seq = ? WHERE id = ? RETURNING src",
+}
 # Most events change two or three of these; one statement for them costs half of two.
 _STATE_PUTS = tuple(
     f"INSERT INTO state VALUES (?, ?){', (?, ?)' * more} ON CONFLICT DO UPDATE SET value = excluded.value"
@@ -63,6 +80,7 @@ _STAT_PUTS = tuple(
     for more in range(4)
 )
 _STATE = "SELECT value FROM state WHERE key = ?"
+_CURSORS = "SELECT actor, nodes FROM cursor"
 _TRAIL = """SELECT value ->> '$.edge', value ->> '$.to' FROM state WHERE key GLOB ?
 ORDER BY value ->> '$.move' DESC LIMIT ?"""
 
@@ -82,12 +100,12 @@ WHERE t.text MATCH ?5 AND (?1 IS NULL OR id = ?1) AND (?2 IS NULL OR kind = ?2)
 AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4))
 ORDER BY t.rank, id LIMIT ?6"""
 
-# Keys and values of the payload with JSON's escapes resolved: "a\\nb" must be found under b.
-_TEXT_REFRESH = """INSERT OR REPLACE INTO node_text (rowid, text)
-SELECT no, label || ' ' || coalesce((SELECT group_concat(coalesce(key, '') || ' ' || coalesce(atom, ''), ' ')
-FROM json_tree(payload)), '') || ' ' || coalesce((SELECT group_concat(value, ' ') FROM json_each(tags)), '')
-FROM node WHERE id IN (SELECT DISTINCT body ->> '$.id' FROM event WHERE no BETWEEN ?1 AND ?2
-AND type = (SELECT no FROM term WHERE text = 'NodeUpserted'))"""
+_TEXT_ALL = "SELECT no, label, payload, tags FROM node"
+_TEXT_STALE = f"""{_TEXT_ALL} WHERE id IN (SELECT DISTINCT body ->> '$.id' FROM event
+WHERE no BETWEEN ? AND ? AND type IN (SELECT no FROM term WHERE text IN ('NodeUpserted', 'StateRestored')))"""
+
+_RESTORE_TAGS = """INSERT INTO node_tag SELECT DISTINCT t.value, n.no FROM node n, json_each(n.tags) t
+WHERE n.no = ?"""
 
 _READY = """SELECT n.id FROM node n WHERE n.status = 'active'
 AND n.id NOT IN (SELECT value FROM json_each(?1)) AND NOT EXISTS (
@@ -100,7 +118,12 @@ _CLEAR = (
     "DELETE FROM edge",
     "DELETE FROM experience",
     "DELETE FROM tunable",
-    "DELETE FROM state WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*'",
+    "DELETE FROM zone",
+    "DELETE FROM zone_member",
+    "DELETE FROM rule",
+    "DELETE FROM policy_lock",
+    """DELETE FROM state WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*' OR key GLOB 'origin/*'
+    OR key = 'rewards'""",
 )
 
 
@@ -150,9 +173,9 @@ def _stat_state(row: Sequence[Any]) -> StatState:
 
 def _node(row: Sequence[Any]) -> Node:
     return Node(
-        id=row[0], kind=row[1], label=row[2], payload=decode(row[3]), tags=tuple(decode(row[4])),
+        id=row[0], kind=row[1], label=row[2], payload=stored_json(row[3]), tags=tuple(stored_json(row[4])),
         status=row[5], version=row[6], created_seq=row[7], updated_seq=row[8], created_at=row[9],
-        updated_at=row[10], embedding=None if row[11] is None else tuple(decode(row[11])),
+        updated_at=row[10], embedding=None if row[11] is None else tuple(stored_json(row[11])),
     )  # fmt: skip
 
 
@@ -160,6 +183,7 @@ def _edge(row: Sequence[Any]) -> Edge:
     return Edge(
         id=row[0], src=row[1], dst=row[2], kind=row[3], label=row[4], guard=row[5], enforcement=row[6],
         weight=row[7], learned_weight=row[8], version=row[9], created_seq=row[10], updated_seq=row[11],
+        learned_enforcement=row[12],
     )  # fmt: skip
 
 
@@ -168,44 +192,69 @@ class Projection:
 
     def __init__(self, db: Database) -> None:
         self._db = db
+        #: changes whenever nodes, edges or statuses may have changed
+        self.shape = 0
+        #: zones, locks, and what happened to rules
+        self.policies = Policies(db)
+        #: edges by their ends, and whether one more dependency would close a circle
+        self.dependencies = Dependencies(db)
         self._fold: Mapping[str, Callable[[Row, dict[str, Json]], None]] = {
             "NodeUpserted": self._node_upserted,
             "NodeStatusChanged": self._node_status_changed,
             "EdgeUpserted": self._edge_upserted,
             "EdgeRemoved": self._edge_removed,
+            "EdgesReweighted": self._edges_reweighted,
             "CursorMoved": self._cursor_moved,
             "TransitionTaken": self._transition_taken,
             "BlockedAttempt": self._blocked_attempt,
             "SoftViolation": self._soft_violation,
             "RewardApplied": self._reward_applied,
             "ConfigSet": self._config_set,
+            "EnforcementChanged": self._enforcement_changed,
+            **self.policies.folds,
+            "StateRestored": self._state_restored,
+            "TransitionMerged": self._transition_merged,
+            "Forked": self._forked,
+            "Imported": self._taken_over,
+            "Merged": self._taken_over,
         }
         self.forget()
 
     def forget(self) -> None:
         """Drop what is remembered of the tables: after a rollback, or when somebody else wrote."""
+        self._forget_rows()
+        self.dependencies.forget()
+
+    def _forget_rows(self) -> None:
         self._cursors: dict[str, CursorState] = {}
         self._out: dict[str, tuple[Edge, ...]] = {}
         self._edges: dict[str, Edge] = {}
         self._stats: dict[str, dict[str, StatState]] = {"edge": {}, "node": {}}
         self._status: dict[str, str] = {}
         self._tunables: dict[str, Json] | None = None
+        self.policies.forget()
+        self._rewards: list[list[Json]] | None = None
         # Not written yet: values of `state`, and the keys of changed statistics.
         self._unwritten: dict[str, str] = {}
         self._changed: dict[int, StatState] = {}
+        self.shape += 1
 
     def flush(self) -> None:
         """Write what changed in memory. The caller commits."""
         if self._unwritten:
-            self._put(_STATE_PUTS, list(self._unwritten.items()))
+            self._put(_STATE_PUTS, self._unwritten.items())
             self._unwritten = {}
         if self._changed:
-            self._put(_STAT_PUTS, [stat.values() for stat in self._changed.values()])
+            self._put(_STAT_PUTS, list(map(StatState.values, self._changed.values())))
             self._changed = {}
 
-    def _put(self, statements: Sequence[str], rows: Sequence[tuple[SqlValue, ...]]) -> None:
+    def is_ahead(self) -> bool:
+        """Say whether memory holds changes that no table has yet."""
+        return bool(self._unwritten or self._changed)
+
+    def _put(self, statements: Sequence[str], rows: Collection[tuple[SqlValue, ...]]) -> None:
         if len(rows) <= len(statements):
-            self._db.run(statements[len(rows) - 1], [value for row in rows for value in row])
+            self._db.run(statements[len(rows) - 1], [*chain.from_iterable(rows)])
         else:
             self._db.many(statements[0], rows)
 
@@ -221,7 +270,7 @@ class Projection:
         """Fold one event into the tables. Unknown types change nothing."""
         if len(self._edges) + len(self._stats["node"]) + len(self._status) > _REMEMBERED:
             self.flush()
-            self.forget()
+            self._forget_rows()
         fold = self._fold.get(row.type)
         if fold is not None:
             fold(row, body)
@@ -231,8 +280,9 @@ class Projection:
         value = self._state("head")
         if value is None:
             return Head(0, GENESIS)
-        head = decode(value)
-        return Head(head["seq"], bytes.fromhex(head["hash"]))
+        with as_stored("the place of the projection"):
+            head = stored_json(value)
+            return Head(head["seq"], bytes.fromhex(head["hash"]))
 
     def set_applied(self, head: Head) -> None:
         """Note the last event that the tables contain."""
@@ -244,7 +294,8 @@ class Projection:
         ``cut`` counts rollbacks, ``snapshot`` is the event of the newest snapshot, ``text``
         the last event in the full-text index.
         """
-        return int(self._state(key) or 0)
+        with as_stored(f"the mark {key}"):
+            return int(self._state(key) or 0)
 
     def set_mark(self, key: Mark, value: int) -> None:
         """Set such a number."""
@@ -309,8 +360,12 @@ class Projection:
         if changed:
             self._db.many("INSERT OR IGNORE INTO node_tag VALUES (?, ?)", [(tag, no) for tag in tags])
         self._status[node_id] = status
+        self.shape += 1
+        if "stat" in body:
+            self._inherit("node", node_id, body["stat"], row.seq)
 
     def _node_status_changed(self, row: Row, body: dict[str, Json]) -> None:
+        self.shape += 1
         self._db.run(
             "UPDATE node SET status = ?, updated_seq = ?, updated_at = ? WHERE id = ?",
             (body["status"], row.seq, row.at, body["id"]),
@@ -318,61 +373,126 @@ class Projection:
         self._status[body["id"]] = body["status"]
 
     def _edge_upserted(self, row: Row, body: dict[str, Json]) -> None:
+        self.shape += 1
+        self._put_edge(row, body)
+        if "stat" in body:
+            self._inherit("edge", body["id"], body["stat"], row.seq)
+        if "learned_weight" in body:
+            self._learn(body["id"], float(body["learned_weight"]), row.seq)
+
+    def _put_edge(self, row: Row, body: dict[str, Json]) -> None:
         edge_id, src, dst, kind = body["id"], body["src"], body["dst"], body["kind"]
         label, guard, enforcement, weight = body["label"], body["guard"], body["enforcement"], body["weight"]
         values = (src, dst, kind, label, guard, enforcement, float(weight))
-        old = self._db.one("SELECT src, dst, no FROM edge WHERE id = ?", (edge_id,))
+        old = self._db.one("SELECT src, dst, guard, enforcement, no, kind FROM edge WHERE id = ?", (edge_id,))
         if old is not None:
             self._db.run(_EDGE_UPDATE, (*values, row.seq, edge_id))
-            self._edges.pop(edge_id, None)
-            self._out.pop(old[0], None)
-            self._out.pop(src, None)
+            self.dependencies.removed(old[0], old[1], old[5])
+            self.dependencies.added(src, dst, kind)
+            self._forget_edge(edge_id, old[0], src)
+            self.policies.lock_moves("edge", edge_id, row.seq)
+            if old[:4] != (src, dst, guard, enforcement):
+                self._db.run("UPDATE edge SET learned_enforcement = NULL WHERE id = ?", (edge_id,))
+                self.policies.forget_rule("edge", edge_id)
             if old[:2] != (src, dst):  # what was learned belongs to the old ends
-                self._drop_stat(edge_id, 2 * old[2] + 1)
+                self._db.run("UPDATE edge SET learned_weight = 0.0 WHERE id = ?", (edge_id,))
+                self._drop_stat(edge_id, 2 * old[4] + 1)
             return
         new = self._db.one(_EDGE_INSERT, (edge_id, *values, row.seq, row.seq))
         assert new is not None
-        edge = self._edges[edge_id] = _edge((edge_id, *values, 0.0, 1, row.seq, row.seq))
+        self.dependencies.added(src, dst, kind)
+        edge = self._edges[edge_id] = _edge((edge_id, *values, 0.0, 1, row.seq, row.seq, None))
         self._stats["edge"][edge_id] = StatState(2 * new[0] + 1)
         if kind == "transition" and src in self._out:
             self._out[src] += (edge,)
 
+    def _edges_reweighted(self, row: Row, body: dict[str, Json]) -> None:
+        for edge, learned in body["weights"].items():
+            self._learn(edge, float(learned), row.seq)
+
+    def _learn(self, edge: str, learned: float, seq: int) -> None:
+        src = self._db.one(_LEARN, (learned, seq, edge))
+        if src is not None:
+            self._forget_edge(edge, src[0])
+
+    def _inherit(self, kind: str, id: str, told: Mapping[str, Json], seq: int) -> None:
+        """Take over what others learned: two nodes became one, or an edge got another end."""
+        stat = self._touch(kind, id, seq)
+        if stat is not None:
+            stat.visits, stat.successes, stat.failures = told["visits"], told["successes"], told["failures"]
+            stat.softs, stat.blocks, stat.ema = (
+                told["soft_violations"],
+                told["blocks"],
+                float(told["ema_reward"]),
+            )
+            stat.rewarded_by, stat.rewarded_move = told["rewarded_by"], told["rewarded_move"]
+
     def _edge_removed(self, row: Row, body: dict[str, Json]) -> None:
-        old = self._db.one("DELETE FROM edge WHERE id = ? RETURNING src, no", (body["id"],))
+        self.shape += 1
+        old = self._db.one("DELETE FROM edge WHERE id = ? RETURNING src, no, dst, kind", (body["id"],))
         if old is not None:
-            self._out.pop(old[0], None)
-            self._edges.pop(body["id"], None)
+            self.dependencies.removed(old[0], old[2], old[3])
+            self._forget_edge(body["id"], old[0])
+            self.policies.forget_rule("edge", body["id"])
+            self.policies.drop_lock("edge", body["id"])
             self._drop_stat(body["id"], 2 * old[1] + 1)
 
+    def _enforcement_changed(self, row: Row, body: dict[str, Json]) -> None:
+        scope, name, mode, learned = body["scope"], body["id"], body["mode"], body.get("learned", False)
+        if scope != "edge":
+            self.policies.zone_mode_changed(scope, name, mode, learned=learned, seq=row.seq)
+            return
+        edge = self._db.one(_EDGE_MODE[learned], (mode, row.seq, name))
+        if edge is not None:
+            self._forget_edge(name, edge[0])
+            self.policies.forget_rule("edge", name)
+            self.policies.lock_moves("edge", name, row.seq)
+
+    def _forget_edge(self, edge: str, *sources: str) -> None:
+        self._edges.pop(edge, None)
+        for source in sources:
+            self._out.pop(source, None)
+
     def _cursor_moved(self, row: Row, body: dict[str, Json]) -> None:
-        state = self.cursor(row.actor or "")
-        self._put_cursor(row.actor or "", tuple(dict.fromkeys(body["set"])), state.moves)
+        actor = body.get("cursor", row.actor or "")  # whose cursor, if not that of who acts
+        self._put_cursor(actor, tuple(dict.fromkeys(body["set"])), self.cursor(actor).moves)
+        self.policies.lock_moves("cursor", actor, row.seq)
 
     def _transition_taken(self, row: Row, body: dict[str, Json]) -> None:
         actor, origin, to, edge = row.actor or "", body["from"], body["to"], body["edgeId"]
         state = self.cursor(actor)
-        nodes = tuple(node for node in state.nodes if node != origin or node == to)
         moves = state.moves + 1
+        nodes: tuple[str, ...] = ()
+        if state.nodes != (origin,):  # several heads: the others stay
+            nodes = tuple(node for node in state.nodes if node != origin or node == to)
         self._put_cursor(actor, nodes if to in nodes else (*nodes, to), moves)
         self._unwritten[f"trail/{actor}/{moves % TRAIL}"] = f'{{"edge":"{edge}","move":{moves},"to":"{to}"}}'
         for kind, scope in (("edge", edge), ("node", to)):
             stat = self._touch(kind, scope, row.seq)
             if stat is not None:
                 stat.visits += 1
+        if "cleanRules" in body:
+            self.policies.ran_clean(body["cleanRules"])
 
     def _blocked_attempt(self, row: Row, body: dict[str, Json]) -> None:
         stat = self._touch("edge", body["edgeId"], row.seq)
         if stat is not None:
-            stat.blocks += 1
+            stat.blocks += body.get("count", 1)
+        if "rules" in body:
+            self.policies.blocked(body["rules"])
 
     def _soft_violation(self, row: Row, body: dict[str, Json]) -> None:
         stat = self._touch("edge", body["edgeId"], row.seq)
         if stat is not None:
             stat.softs += 1
+        if "rules" in body:
+            self.policies.violated(body["rules"])
 
     def _reward_applied(self, row: Row, body: dict[str, Json]) -> None:
         value, alpha, actor = float(body["value"]), float(body["alpha"]), row.actor or ""
         moves = self.cursor(actor).moves
+        self._rewards = [*self.rewards(), [row.seq, body["value"]]][-REWARDS:]
+        self._unwritten["rewards"] = encode_text(self._rewards)
         for scope in body["scopes"]:
             stat = self._touch(scope["kind"], scope["id"], row.seq)
             if stat is None:
@@ -387,6 +507,47 @@ class Projection:
             "INSERT OR REPLACE INTO tunable VALUES (?, ?)", (body["key"], encode_text(body["value"]))
         )
         self._tunables = None
+        self.policies.lock_moves("tunables", "*", row.seq)
+
+    def _state_restored(self, row: Row, body: dict[str, Json]) -> None:
+        # Only ever into an empty graph, so what is remembered is little.
+        self.flush()
+        self.forget()
+        table, no = body["table"], body["row"][0]
+        self._db.run(
+            LOAD_ROW[table], (encode_text({table: [self._renumbered(table, body["row"], row.seq)]}),)
+        )
+        # Numbers of events are those of this log.
+        if table == "node":
+            self._db.run(_RESTORE_TAGS, (no,))
+            self._db.run("UPDATE node SET created_seq = ?1, updated_seq = ?1 WHERE no = ?2", (row.seq, no))
+        elif table == "edge":
+            self._db.run("UPDATE edge SET created_seq = ?1, updated_seq = ?1 WHERE no = ?2", (row.seq, no))
+        elif table == "zone":
+            self._db.run("UPDATE zone SET created_seq = ?1, updated_seq = ?1 WHERE no = ?2", (row.seq, no))
+        elif table == "experience":
+            self._db.run("UPDATE experience SET last_seq = ? WHERE no = ? AND last_seq > 0", (row.seq, no))
+
+    @staticmethod
+    def _renumbered(table: str, row: list[Json], seq: int) -> list[Json]:
+        if table != "state" or row[0] != "rewards":
+            return row
+        return ["rewards", encode_text([[seq, value] for _, value in stored_json(row[1])])]
+
+    def _transition_merged(self, row: Row, body: dict[str, Json]) -> None:
+        # A move that was made elsewhere: what it teaches counts, nobody here has moved.
+        for kind, scope in (("edge", body["edgeId"]), ("node", body["to"])):
+            stat = self._touch(kind, scope, row.seq)
+            if stat is not None:
+                stat.visits += 1
+
+    def _forked(self, row: Row, body: dict[str, Json]) -> None:
+        fork = {"seq": body["seq"], "hash": body["hash"], "at_seq": row.seq}
+        self._unwritten["origin/fork"] = encode_text(fork)
+
+    def _taken_over(self, row: Row, body: dict[str, Json]) -> None:
+        upto = {"seq": body["to"], "hash": body["head"].partition(":")[2]}
+        self._unwritten[f"origin/merged/{body['origin']}"] = encode_text(upto)
 
     def _touch(self, kind: str, id: str, seq: int) -> StatState | None:
         """Return a statistic to change; None if its node or edge is gone, which learns nothing."""
@@ -413,8 +574,9 @@ class Projection:
         state = self._cursors.get(actor)
         if state is None:
             value = self._state(f"cursor/{actor}")
-            found: Json = {"nodes": (), "moves": 0} if value is None else decode(value)
-            state = self._cursors[actor] = CursorState(tuple(found["nodes"]), found["moves"])
+            with as_stored(f"the cursor of {actor}"):
+                found: Json = {"nodes": (), "moves": 0} if value is None else stored_json(value)
+                state = self._cursors[actor] = CursorState(tuple(found["nodes"]), int(found["moves"]))
         return state
 
     def moves_out(self, node: str) -> tuple[Edge, ...]:
@@ -425,17 +587,19 @@ class Projection:
             for row in self._db.all(_MOVES_OUT, (node,)):
                 edge = self._edges[row[0]] = _edge(row)
                 found.append(edge)
-                if row[12] is not None:
-                    self._status[edge.dst] = row[12]
+                if row[13] is not None:
+                    self._status[edge.dst] = row[13]
                 if edge.id not in self._stats["edge"]:  # memory may be ahead of the table
-                    self._stats["edge"][edge.id] = _stat_state(row[13:])
+                    self._stats["edge"][edge.id] = _stat_state(row[14:])
             edges = self._out[node] = tuple(found)
         return edges
 
     def moves(self, actor: str) -> list[tuple[Edge, StatState]]:
-        """Return the edges from an actor's cursor to active nodes, with their statistics."""
+        """Return the edges from an actor's cursor, from and to active nodes, with their statistics."""
         stats, statuses, found = self._stats["edge"], self._status, []
         for node in self.cursor(actor).nodes:
+            if (statuses.get(node) or self.status(node)) != "active":
+                continue
             for edge in self._out.get(node) or self.moves_out(node):
                 if (statuses.get(edge.dst) or self.status(edge.dst)) == "active":
                     found.append((edge, stats.get(edge.id) or self.live_stat(edge.id)))
@@ -472,17 +636,44 @@ class Projection:
         stat = self._stat(kind, id)
         return stat.frozen() if stat and stat.last_seq else None
 
+    def cursors(self) -> dict[str, tuple[str, ...]]:
+        """Return where every actor stands."""
+        self.flush()
+        return {actor: tuple(stored_json(nodes)) for actor, nodes in self._db.all(_CURSORS)}
+
     def trail(self, actor: str, depth: int) -> list[tuple[str, str]]:
         """Return (edge, target) of an actor's last moves, newest first, at most `TRAIL`."""
         self.flush()
         return self._db.all(_TRAIL, (f"trail/{actor}/*", depth))
 
+    def rewards(self) -> list[list[Json]]:
+        """Return (event, value) of the last rewards of all actors, oldest first, at most `REWARDS`."""
+        if self._rewards is None:
+            self._rewards = stored_json(self._state("rewards") or "[]")
+        return self._rewards
+
     def tunables(self) -> Mapping[str, Json]:
         """Return every tunable, stored ones over defaults."""
         if self._tunables is None:
             stored = self._db.all("SELECT key, value FROM tunable")
-            self._tunables = {**DEFAULTS, **{key: decode(value) for key, value in stored}}
+            self._tunables = {**DEFAULTS, **{key: stored_json(value) for key, value in stored}}
         return self._tunables
+
+    def fork(self) -> tuple[Head, int] | None:
+        """Return where this graph left the one it is a branch of, and the event that says so."""
+        value = self._state("origin/fork")
+        if value is None:
+            return None
+        fork = stored_json(value)
+        return Head(fork["seq"], bytes.fromhex(fork["hash"])), fork["at_seq"]
+
+    def taken_over(self, origin: str) -> Head | None:
+        """Return up to where the events of an origin were taken over; None if none ever were."""
+        value = self._state(f"origin/merged/{origin}")
+        if value is None:
+            return None
+        upto = stored_json(value)
+        return Head(upto["seq"], bytes.fromhex(upto["hash"]))
 
     # ------------------------------------------------------------------ other reads
 
@@ -502,13 +693,11 @@ class Projection:
 
     def out_ids(self, node: str, kind: str) -> list[str]:
         """Return where the edges of a kind lead from a node."""
-        rows = self._db.all("SELECT dst FROM edge WHERE src = ? AND kind = ? ORDER BY no", (node, kind))
-        return [dst for (dst,) in rows]
+        return self.dependencies.out_ids(node, kind)
 
     def in_ids(self, node: str, kind: str) -> list[str]:
         """Return where the edges of a kind come from."""
-        rows = self._db.all("SELECT src FROM edge WHERE dst = ? AND kind = ? ORDER BY no", (node, kind))
-        return [src for (src,) in rows]
+        return self.dependencies.in_ids(node, kind)
 
     def node_ids(self) -> list[str]:
         """Return the ids of all nodes, sorted."""
@@ -516,7 +705,15 @@ class Projection:
 
     def edges(self, kind: str) -> list[tuple[str, str]]:
         """Return (src, dst) of all edges of a kind."""
-        return self._db.all("SELECT src, dst FROM edge WHERE kind = ? ORDER BY no", (kind,))
+        return self.dependencies.edges(kind)
+
+    def node_labels(self) -> list[tuple[str, str, str]]:
+        """Return id, label and status of every node, in the order in which they were made."""
+        return self._db.all("SELECT id, label, status FROM node ORDER BY no")
+
+    def edge_labels(self) -> list[tuple[str, str, str, str]]:
+        """Return source, target, kind and label of every edge, in the order in which they were made."""
+        return self._db.all("SELECT src, dst, kind, label FROM edge ORDER BY no")
 
     def ready(self, done: Sequence[str]) -> list[str]:
         """Return the active nodes not in ``done`` whose prerequisites all are, sorted."""
@@ -569,10 +766,17 @@ class Projection:
         return self.mark("text") != head
 
     def refresh_text(self, head: int) -> None:
-        """Bring the full-text index up to the head: about 30 us for each changed node."""
+        """Bring the full-text index up to the head: about 30 us for each changed node.
+
+        The words are split here, so that text is found alike with and without the index.
+        """
         seq = self.mark("text")
-        if seq < 0:  # after a rollback nodes may have gone: index everything again
+        if seq < 0:  # after a rollback or a compaction the log does not tell what to change
             self._db.run("DELETE FROM node_text")
-        first = (GRAPH_NO << SHIFT) + max(seq, 0) + 1
-        self._db.run(_TEXT_REFRESH, (first, (GRAPH_NO << SHIFT) + head))
+            stale = self._db.each(_TEXT_ALL)
+        else:
+            first = (GRAPH_NO << SHIFT) + seq + 1
+            stale = self._db.each(_TEXT_STALE, (first, (GRAPH_NO << SHIFT) + head))
+        rows = [(no, index_text(label, payload, tags)) for no, label, payload, tags in stale]
+        self._db.many("INSERT OR REPLACE INTO node_text (rowid, text) VALUES (?, ?)", rows)
         self.set_mark("text", head)

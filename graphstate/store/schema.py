@@ -5,9 +5,11 @@ Truth is `event` (with the names it uses in `stream` and `term`). `node`, `node_
 `experience` holds the statistics of nodes (key 2 * node.no) and edges (2 * edge.no + 1), the view
 `stat` shows them with their ids.
 `state` holds the small things that nearly every event changes, together on one page: the last
-event folded (``head``), where each actor stands and came from (``cursor/...``, ``trail/...``).
+event folded (``head``), where each actor stands and came from (``cursor/...``, ``trail/...``), the
+last ``rewards``, and what came from another graph (``origin/...``).
 The view `cursor` shows the former. `snapshot`, `checkpoint`, `first_result`, `event_abandoned`, `cut` and
-`meta` stand beside them. The view `event_log` is for people: names and hex instead of numbers
+`meta` stand beside them. A stream whose oldest rows were removed begins after ``start_seq``, as the event ``start_record``
+says. The view `event_log` is for people: names and hex instead of numbers
 and bytes. `node_text` is the full-text index; it may lag behind and catches up from the log.
 """
 
@@ -25,12 +27,14 @@ __all__ = (
     "create",
     "has_full_text",
     "inspect",
+    "state_chain",
+    "stated_chain",
     "structure_problem",
 )
 
 #: "Gst8" in ASCII; SQLite tools and `file` show it.
 APPLICATION_ID = 0x47737438
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 #: The graph's own stream always has this number.
 GRAPH_NO = 1
@@ -47,7 +51,8 @@ _TABLES = (
     "CREATE TABLE term (no INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE) STRICT",
     """CREATE TABLE stream (
     no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
-    verified_seq INTEGER NOT NULL, verified_hash BLOB NOT NULL) STRICT""",
+    verified_seq INTEGER NOT NULL, verified_hash BLOB NOT NULL,
+    start_seq INTEGER NOT NULL, start_hash BLOB NOT NULL, start_record INTEGER NOT NULL) STRICT""",
     """CREATE TABLE event (
     no INTEGER PRIMARY KEY, at INTEGER NOT NULL, id TEXT, type INTEGER NOT NULL,
     actor INTEGER, trust INTEGER, cause TEXT, body TEXT NOT NULL, hash BLOB NOT NULL) STRICT""",
@@ -74,7 +79,7 @@ _TABLES = (
     no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, src TEXT NOT NULL, dst TEXT NOT NULL,
     kind TEXT NOT NULL, label TEXT NOT NULL, guard TEXT, enforcement TEXT, weight REAL NOT NULL,
     learned_weight REAL NOT NULL, version INTEGER NOT NULL, created_seq INTEGER NOT NULL,
-    updated_seq INTEGER NOT NULL) STRICT""",
+    updated_seq INTEGER NOT NULL, learned_enforcement TEXT) STRICT""",
     "CREATE INDEX edge_out ON edge (src, kind)",
     "CREATE INDEX edge_in ON edge (dst, kind)",
     """CREATE TABLE experience (
@@ -84,6 +89,22 @@ _TABLES = (
     rewarded_move INTEGER NOT NULL) STRICT""",
     """CREATE VIEW stat AS SELECT 'node' AS kind, n.id, x.* FROM experience x JOIN node n ON x.no = 2 * n.no
     UNION ALL SELECT 'edge', e.id, x.* FROM experience x JOIN edge e ON x.no = 2 * e.no + 1""",
+    """CREATE TABLE zone (
+    no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, intra TEXT NOT NULL, boundary TEXT NOT NULL,
+    learned_intra TEXT, learned_boundary TEXT, version INTEGER NOT NULL, created_seq INTEGER NOT NULL,
+    updated_seq INTEGER NOT NULL) STRICT""",
+    """CREATE TABLE zone_member (
+    zone TEXT NOT NULL, node TEXT NOT NULL, PRIMARY KEY (zone, node)) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX zone_member_node ON zone_member (node, zone)",
+    """CREATE TABLE rule (
+    scope TEXT NOT NULL, id TEXT NOT NULL, violations INTEGER NOT NULL, clean INTEGER NOT NULL,
+    PRIMARY KEY (scope, id)) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE policy_lock (
+    scope TEXT NOT NULL, id TEXT NOT NULL, reason TEXT NOT NULL, actor TEXT, at INTEGER NOT NULL,
+    seq INTEGER NOT NULL, PRIMARY KEY (scope, id)) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE blocked (
+    edge TEXT PRIMARY KEY, edge_seq INTEGER NOT NULL, minute INTEGER NOT NULL, recorded INTEGER NOT NULL,
+    pending INTEGER NOT NULL) STRICT, WITHOUT ROWID""",
     "CREATE TABLE tunable (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
     """CREATE TABLE snapshot (
     id TEXT PRIMARY KEY, seq INTEGER NOT NULL, hash BLOB NOT NULL, at INTEGER NOT NULL,
@@ -117,7 +138,7 @@ def create(db: Database, *, full_text: bool) -> None:
     if full_text:
         db.run(_FULL_TEXT)
     db.run(
-        "INSERT INTO stream (no, name, verified_seq, verified_hash) VALUES (?, ?, 0, ?)",
+        "INSERT INTO stream VALUES (?1, ?2, 0, ?3, 0, ?3, 0)",
         (GRAPH_NO, GRAPH, GENESIS),
     )
     db.run(_MARK_APPLICATION)
@@ -154,6 +175,17 @@ def inspect(db: Database, path: str) -> bool:
 def has_full_text(db: Database) -> bool:
     """Say whether the file carries the full-text index."""
     return db.one("SELECT 1 FROM sqlite_schema WHERE name = 'node_text'") is not None
+
+
+def state_chain(db: Database, statement: str) -> None:
+    """Let a new file say how its chain is keyed."""
+    db.run("INSERT INTO meta VALUES ('chain', ?)", (statement,))
+
+
+def stated_chain(db: Database) -> str | None:
+    """Return what a file says about its key, None if it has none."""
+    row = db.one("SELECT value FROM meta WHERE key = 'chain'")
+    return None if row is None else str(row[0])
 
 
 def structure_problem(db: Database) -> str | None:

@@ -7,15 +7,21 @@ dropped whenever a transaction fails or another process wrote.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import NamedTuple
 
-from graphstate._canonical import decode, encode
+from msgspec import structs
+
+from graphstate._canonical import Json, encode
+from graphstate.bundle import Base
 from graphstate.errors import (
+    Busy,
     ClosedStore,
     ErrorCode,
     ForkedStore,
@@ -26,22 +32,29 @@ from graphstate.errors import (
     UnitFailed,
     VerbFailed,
 )
-from graphstate.events import GRAPH, Draft, Head, IdGen, Row, row_hash
-from graphstate.model import IntegrityReport, Recovery
-from graphstate.store import schema
+from graphstate.events import GENESIS, GRAPH, ChainKey, Draft, Head, IdGen, Row, row_hash
+from graphstate.model import Compaction, IntegrityReport, Recovery
+from graphstate.store import rebuilding, recorded, schema
+from graphstate.store.anchor import Anchor, Sink
 from graphstate.store.db import Durability, StorageIo
-from graphstate.store.integrity import check_chains, verify_state
+from graphstate.store.feed import Feed
+from graphstate.store.integrity import check_chains, head_problem, verify_state
 from graphstate.store.lock import owner
-from graphstate.store.log import Log
+from graphstate.store.log import TORN, Log
 from graphstate.store.opening import MEMORY, LockMode, Opened, open_database
 from graphstate.store.projection import Projection
+from graphstate.store.readings import checked_clock, checked_random
 from graphstate.store.snapshot import Snapshots, Taken
+from graphstate.store.survey import Flaw, Survey
 from graphstate.store.unit import Unit
 
-__all__ = ("MAX_EVENT_BYTES", "Store")
+__all__ = ("MAX_EVENT_BYTES", "Adopted", "Store")
 
 #: UTF-8 bytes of one event's body.
 MAX_EVENT_BYTES = 1_048_576
+
+# Adopted rows are written when there are so many, or so many bytes of them.
+_BATCH, _BATCH_BYTES = 500, 4 * MAX_EVENT_BYTES
 
 # Rows read at once while others may write in between.
 _PAGE = 500
@@ -52,10 +65,32 @@ _UNMARK_BROKEN = "DELETE FROM meta WHERE key = 'broken'"
 _CHANGE_NOTHING = "UPDATE state SET value = value WHERE key = 'head'"
 
 
+class Adopted(NamedTuple):
+    """An event that was made elsewhere and keeps its id, time and actor here."""
+
+    at: int
+    id: str
+    type: str
+    actor: str | None
+    trust: str | None
+    cause: str | None
+    body: dict[str, Json]
+
+
 def _system_rand() -> Callable[[], float]:
     from random import random
 
     return random
+
+
+def _event_bytes(body: dict[str, Json]) -> bytes:
+    data = encode(body)
+    if len(data) > MAX_EVENT_BYTES:
+        raise VerbFailed(
+            ErrorCode.PAYLOAD_TOO_LARGE,
+            f"an event of {len(data)} bytes, more than the {MAX_EVENT_BYTES} allowed",
+        )
+    return data
 
 
 def _system_now() -> int:
@@ -66,17 +101,19 @@ class Store:
     """One open file (or ``:memory:``). Any thread may use it; one lock keeps them apart."""
 
     def __init__(
-        self, path: str, opened: Opened, *, now: Callable[[], int], rand: Callable[[], float], ids: IdGen | None
+        self, path: str, opened: Opened, *, now: Callable[[], int], rand: Callable[[], float],
+        ids: IdGen | None, key: ChainKey | None = None,
     ) -> None:  # fmt: skip
         db = opened.db
         self.path, self.read_only, self.durability = path, opened.read_only, opened.durability
         self.full_text = opened.full_text
         self.now, self.rand = now, rand
         self.ids = ids or IdGen(now, rand)
-        self.log, self.projection, self.snapshots = Log(db), Projection(db), Snapshots(db)
+        self.log, self.projection, self.snapshots = Log(db, key), Projection(db), Snapshots(db)
         #: what opening had to repair
         self.recovery = Recovery()
-        self._db, self._lock_file = db, opened.lock
+        self._db, self._lock_file, self._key = db, opened.lock, key
+        self._survey = Survey(db)
         self._guard = threading.RLock()
         self._pid = os.getpid()
         self._on_disk = path != MEMORY
@@ -88,6 +125,12 @@ class Store:
         self._synced = self._harden = False
         self._snapshot_due = 0
         self._touched_text = False
+        #: who is told of committed events
+        self.feed = Feed()
+        #: The open transaction changes the graph's log.
+        self._news = False
+        self._cause: str | None = None
+        self._anchor: Anchor | None = None
 
     # ------------------------------------------------------------------ opening
 
@@ -104,6 +147,10 @@ class Store:
         read_only: bool = False,
         busy_timeout_ms: int = 5_000,
         fts: bool = True,
+        key: bytes | None = None,
+        expect_head: Head | None = None,
+        anchor: Sink | None = None,
+        anchor_every: int = 1_000,
     ) -> Store:
         """Open a file, making it if it does not exist (mode 0600).
 
@@ -112,22 +159,45 @@ class Store:
 
         Raises:
             ForeignDatabase, UnsupportedVersion: The file is not ours or of another version.
+            WrongKey: It is keyed otherwise.
             IntegrityBroken: It is damaged. Open it with ``read_only`` to look at it.
             LockHeld: An exclusive writer owns it.
             Busy, ReadOnly, StorageFull: It cannot be used now.
         """
-        name = os.fspath(path)
+        if anchor_every < 1:
+            raise ValueError(f"anchor_every must be at least 1, not {anchor_every}")
+        name, secret = os.fspath(path), None if key is None else ChainKey(key)
         opened = open_database(
             name, durability=durability, lock=lock, read_only=read_only,
-            busy_timeout_ms=busy_timeout_ms, fts=fts,
+            busy_timeout_ms=busy_timeout_ms, fts=fts, key=secret,
         )  # fmt: skip
-        store = cls(name, opened, now=now or _system_now, rand=rand or _system_rand(), ids=ids)
+        clock = checked_clock(now) if now else _system_now
+        chance = checked_random(rand) if rand else _system_rand()
+        store = cls(name, opened, now=clock, rand=chance, ids=ids, key=secret)
         try:
             store._recover()
+            store._compare(expect_head)
+            if anchor is not None:
+                store._anchor = Anchor(anchor, anchor_every, store.head())
         except BaseException:
             store.close()
             raise
         return store
+
+    def _compare(self, expected: Head | None) -> None:
+        """Compare the log with a head kept elsewhere, and its end with the key."""
+        self.begin_read()
+        try:
+            self._db.log_displaced()  # remembers which file it is
+            head = self.log.head(GRAPH)
+            problem = None if expected is None else head_problem(self.log, expected)
+            keyed = self._key is not None and not self.read_only and head.seq > self.log.start(GRAPH).seq
+            if keyed and not self.log.row_holds(GRAPH, head.seq):
+                problem = f"event {head.seq} was not written with the key"
+        finally:
+            self.end_read()
+        if problem is not None:
+            raise IntegrityBroken(f"{self.path} is not what it was: {problem}")
 
     def _recover(self) -> None:
         """Compare projection and log; fold, set aside or refuse what does not match."""
@@ -171,8 +241,8 @@ class Store:
         trimmed = 0
         if walk.break_seq is not None:
             trimmed = head.seq - walk.head.seq
-            self.log.abandon(GRAPH, walk.head, at=self.now(), actor=None, trust=None, reason="torn tail")
-        replayed = self._replay(walk.head, after=applied.seq)
+            self.log.abandon(GRAPH, walk.head, at=self.now(), actor=None, trust=None, reason=TORN)
+        replayed = rebuilding.replay(self.log, self.projection, after=applied.seq, upto=walk.head)
         self.recovery = Recovery(trimmed=trimmed, last_good_seq=walk.head.seq, replayed=replayed)
 
     def _clear_mark(self) -> None:
@@ -185,7 +255,12 @@ class Store:
                 f"{self.path} is damaged{place} ({problem}); nothing was deleted, and the graph is good "
                 f"up to event {report.verified_seq if report.stream in (None, GRAPH) else 'its head'}"
             )
-        self.snapshots.drop(self.snapshots.damaged())
+        differing, unknown, bad = recorded.damage(self.log, self.snapshots)
+        self.snapshots.drop(bad)
+        for name in unknown:
+            self.snapshots.unmark(name)
+        for name, pin in differing.items():
+            self.snapshots.mark(name, pin.head, pin.snapshot, self.now())
         self.recovery = self.rebuild(self.log.head(GRAPH))
         self._db.run(_UNMARK_BROKEN)
 
@@ -209,7 +284,7 @@ class Store:
         self.projection.forget()
         self._snapshot_due = 0
 
-    def begin(self, *, sync: bool = False) -> None:
+    def begin(self, *, sync: bool = False, though_broken: bool = False) -> None:
         """Enter a writing transaction, or the one that is open.
 
         Raises:
@@ -220,10 +295,13 @@ class Store:
         try:
             if self.read_only:
                 raise ReadOnly(f"{self.path} was opened read-only")
-            if self._broken is not None:
+            if self._broken is not None and not though_broken:
                 raise IntegrityBroken(self._broken)
             if self._depth == 0:
                 self._synced = sync
+                # Once a sync: asking the file system costs as much as a small part of a verb.
+                if (sync or self.durability == "power") and self._db.log_displaced():
+                    raise IntegrityBroken(f"{self.path}-wal was replaced, moved or deleted while it was open")
                 if self._db.begin(sync=sync):
                     self._forget()
                     if self._lock_file is None and (pid := owner(self.path)) is not None:
@@ -237,7 +315,8 @@ class Store:
             raise
 
     def commit(self) -> None:
-        """Leave the transaction; the outermost one commits."""
+        """Leave the transaction; the outermost one commits, and subscribers are told."""
+        news = False
         try:
             if self._depth == 1:
                 self.projection.flush()
@@ -249,11 +328,23 @@ class Store:
             raise
         else:
             self._depth -= 1
-            if self._depth == 0 and self._harden:
-                self._harden = False
-                self._flush_disk()
+            if self._depth == 0:
+                news = self._news and self._reading == 0
+                self._news = self._news and not news
+                if self._harden:
+                    self._harden = False
+                    self._flush_disk()
+                if self._anchor is not None:
+                    self._anchor.offer(self.log.head(GRAPH))
         finally:
             self._guard.release()
+        if news and self.feed.wanted:
+            self.feed.tell_after_commit()
+
+    def tell_head(self) -> None:
+        """Let the anchor know the head after this commit."""
+        if self._anchor is not None:
+            self._anchor.due = True
 
     def _flush_disk(self) -> None:
         # A synced commit flushes the whole write-ahead log, so one that changes nothing is enough.
@@ -278,12 +369,18 @@ class Store:
 
     def _undo(self) -> None:
         self._depth = 0
-        self._harden = False
+        self._harden = self._news = False
         self._failure = None
+        # A verb that refused before it wrote has changed nothing that is remembered.
+        stale = self._closed or self._db.wrote() or self.projection.is_ahead()
         try:
             self._db.rollback()
+        except BaseException:
+            stale = True
+            raise
         finally:
-            self._forget()
+            if stale:
+                self._forget()
 
     def fail(self, code: ErrorCode, message: str) -> None:
         """Note that a verb failed; an open unit will not commit."""
@@ -337,17 +434,16 @@ class Store:
         """
         seq, previous = self.log.head(GRAPH)
         rows: list[Row] = []
+        if cause is None and self._cause is not None:
+            cause, self._cause = self._cause, None
         for draft in drafts:
             seq += 1
-            body = encode(draft.body)
-            if len(body) > MAX_EVENT_BYTES:
-                raise VerbFailed(
-                    ErrorCode.PAYLOAD_TOO_LARGE,
-                    f"an event of {len(body)} bytes, more than the {MAX_EVENT_BYTES} allowed",
-                )
+            body = _event_bytes(draft.body)
             at = self.now()
             row_id = self.ids.next("E")
-            previous = row_hash(previous, GRAPH, seq, at, row_id, draft.type, actor, trust, cause, body)
+            previous = row_hash(
+                previous, GRAPH, seq, at, row_id, draft.type, actor, trust, cause, body, key=self._key
+            )
             rows.append(Row(seq, at, row_id, draft.type, actor, trust, cause, body, previous))
             cause = None
         head = self.log.extend(GRAPH, rows)
@@ -355,7 +451,40 @@ class Store:
             self.projection.apply(row, draft.body)
             self._touched_text = self._touched_text or row.type == "NodeUpserted"
         self.projection.set_applied(head)
+        self._news = True
         return rows
+
+    def because(self, cause: str | None) -> None:
+        """Let the next event have a cause, although the verb that records it was given none."""
+        self._cause = cause
+
+    def adopt(self, facts: Iterable[Adopted]) -> int:
+        """Append events made elsewhere to the graph's stream, fold them, and return how many.
+
+        Each is folded before the next one is asked for, so whoever yields them can check them
+        against the graph as it then is. Memory does not grow with their number.
+
+        Raises:
+            VerbFailed: PayloadTooLarge for an event of more than 1 MiB.
+        """
+        seq, previous = self.log.head(GRAPH)
+        rows: list[Row] = []
+        count = size = 0
+        for fact in facts:
+            seq, count = seq + 1, count + 1
+            body = _event_bytes(fact.body)
+            columns = (fact.at, fact.id, fact.type, fact.actor, fact.trust, fact.cause, body)
+            previous = row_hash(previous, GRAPH, seq, *columns, key=self._key)
+            rows.append(Row(seq, *columns, previous))
+            self.projection.apply(rows[-1], fact.body)
+            size += len(body)
+            if len(rows) == _BATCH or size > _BATCH_BYTES:
+                self.log.extend(GRAPH, rows)
+                rows, size = [], 0
+        self.projection.set_applied(self.log.extend(GRAPH, rows))
+        self._touched_text = self._touched_text or count > 0
+        self._news = self._news or count > 0
+        return count
 
     def append(
         self, stream: str, rows: Sequence[Row], *, expected: int | None = None, sync: bool = False
@@ -442,67 +571,200 @@ class Store:
         """Keep the state of the head, and record that with its digest."""
         head, name = self.log.head(GRAPH), self.ids.next("S")
         self.projection.flush()
-        digest = self.snapshots.take(name, head, self.now())
-        body = {"snapshotId": name, "seq": head.seq, "digest": digest.hex()}
+        taken = self.snapshots.take(name, head, self.now())
+        body = {"snapshotId": name, "seq": head.seq, "digest": taken.digest.hex()}
         self.record([Draft("SnapshotTaken", body)], actor=actor, trust=trust, cause=cause)
         self.projection.set_mark("snapshot", head.seq)
         self._snapshot_due = 0
-        return Taken(name, head)
-
-    def _replay(self, upto: Head, *, after: int) -> int:
-        count = 0
-        for row in self.log.read(GRAPH, after=after, upto=upto.seq):
-            self.projection.apply(row, decode(row.body))
-            count += 1
-        self.projection.set_applied(upto)
-        return count
+        return taken
 
     def rebuild(self, upto: Head) -> Recovery:
-        """Make the projection of an event again: newest good snapshot before it, then the rest."""
-        self.projection.clear()
-        for taken in self.snapshots.before(upto.seq):
-            state = self.snapshots.read(taken.id)
-            if state is not None and self.log.hash_at(GRAPH, taken.head.seq) == taken.head.hash:
-                self.snapshots.load(state)
-                count = self._replay(upto, after=taken.head.seq)
-                return Recovery(last_good_seq=upto.seq, replayed=count, snapshot_id=taken.id)
-        return Recovery(last_good_seq=upto.seq, replayed=self._replay(upto, after=0))
+        """Make the projection of an event again: newest good snapshot before it, then the rest.
+
+        Raises:
+            IntegrityBroken: It cannot be reached any more.
+        """
+        made = rebuilding.rebuild(self.log, self.projection, self.snapshots, upto)
+        self.projection.set_mark("text", -1)
+        return made
 
     def cut(self, to: Head, *, actor: str | None, trust: str | None, reason: str) -> int:
-        """Return to an earlier event; later ones are set aside with who and why."""
-        count = self.log.head(GRAPH).seq - to.seq
-        no = self.log.abandon(GRAPH, to, at=self.now(), actor=actor, trust=trust, reason=reason)
+        """Return to an earlier event; later ones are set aside with who and why.
+
+        If the record of a compaction is among them, a new one follows: the head is then one
+        event further than ``to``.
+
+        Raises:
+            IntegrityBroken: The state of that event cannot be made any more.
+        """
+        log, start, record = self.log, self.log.start(GRAPH), self.log.start_record(GRAPH)
+        count = log.head(GRAPH).seq - max(to.seq, start.seq)
+        named = recorded.checkpoints(log, upto=to.seq)
+        made = self.rebuild(to)
+        no = log.abandon(GRAPH, to, at=self.now(), actor=actor, trust=trust, reason=reason)
         self.snapshots.drop_after(to.seq)
-        self.rebuild(to)
+        # A name that had moved on since then returns to where it stood.
+        for name, pin in recorded.missing(named, self.snapshots).items():
+            self.snapshots.mark(name, pin.head, pin.snapshot, self.now())
         self.projection.set_mark("cut", no)
-        self.projection.set_mark("text", -1)
         newest = self.snapshots.before(to.seq)
         self.projection.set_mark("snapshot", newest[0].head.seq if newest else 0)
+        if record > to.seq:
+            start = min(start, to)
+            log.set_start(GRAPH, start, record=0)
+            base = next((taken for taken in newest if taken.id == made.snapshot_id), None)
+            self._record_start(start, 0, base, actor=actor, trust=trust)
+            self.snapshots.drop_before(start.seq)  # no event names them any more
         self._snapshot_due = 0
+        self._news = True
         return count
+
+    # ------------------------------------------------------------------ the whole graph
+
+    def survey(self) -> Survey:
+        """Return what answers questions about the whole live graph, of this moment."""
+        self.projection.flush()
+        return self._survey
+
+    def flaws(self) -> list[Flaw]:
+        """Return what cannot be right in the tables. Repeated without a change it costs the cursors."""
+        return self.survey().flaws((self.projection.shape, self.projection.policies.shape))
+
+    def broken(self) -> str | None:
+        """Return why no write is taken any more, None if nothing is known to be damaged."""
+        row = None if self._broken else self._db.one(_BROKEN)
+        return self._broken if row is None else str(row[0])
+
+    def _record_start(
+        self, start: Head, count: int, base: Taken | None, *, actor: str | None, trust: str | None
+    ) -> None:
+        body = recorded.compaction_body(start, count, base, self.snapshots)
+        (row,) = self.record([Draft("Compacted", body)], actor=actor, trust=trust)
+        self.log.set_start(GRAPH, start, record=row.seq)
+
+    def compact(self, retain: int, *, actor: str | None, trust: str | None, cause: str | None) -> Compaction:
+        """Remove all but the newest events of the graph, after a snapshot and full verification.
+
+        Raises:
+            IntegrityBroken: Chain, snapshots or projection do not hold; nothing was removed.
+        """
+        log, start, head = self.log, self.log.start(GRAPH), self.log.head(GRAPH)
+        last = head.seq - retain
+        if last <= start.seq:
+            return Compaction(pruned=0, seq=start.seq)
+        self.projection.flush()
+        report, _ = check_chains(log, self.projection.applied(), deep=True, streams=[GRAPH])
+        if report.ok:
+            report = verify_state(self._db, log, self.snapshots, report)
+        if not report.ok:
+            raise IntegrityBroken(f"nothing was removed, because the log does not hold: {report.detail}")
+        new = Head(last, log.hash_at(GRAPH, last) or GENESIS)
+        text = self.projection.mark("text")
+        taken = self.snapshot(actor=actor, trust=trust, cause=cause)
+        count = log.prune(GRAPH, new)
+        self._record_start(new, count, taken, actor=actor, trust=trust)
+        self.snapshots.drop_before(new.seq)
+        self.projection.set_mark("text", text if text >= new.seq else -1)
+        self.projection.flush()
+        report, _ = check_chains(log, self.projection.applied(), deep=True, streams=[GRAPH])
+        if not report.ok:
+            raise IntegrityBroken(f"nothing was removed, because the rest would not hold: {report.detail}")
+        log.set_verified(GRAPH, log.head(GRAPH))
+        return Compaction(pruned=count, seq=new.seq, snapshot_id=taken.id)
+
+    # ------------------------------------------------------------------ copies
+
+    @property
+    def writing(self) -> bool:
+        """Say whether a unit is open: what is read now may never be committed."""
+        return self._depth > 0
+
+    def sibling(self, path: str) -> Store:
+        """Open another file with the clock, the randomness and the durability of this one."""
+        level: Durability = "power" if self.durability == "power" else "process"
+        return Store.open(path, now=self.now, rand=self.rand, durability=level, key=self._key)
+
+    def follows(self, before: Head, row: Row) -> bool:
+        """Say whether a row of the graph's stream continues the chain after another one."""
+        digest = row_hash(before.hash, GRAPH, *row[:8], key=self._key)
+        return row.seq == before.seq + 1 and digest == row.hash
+
+    @property
+    def keyed(self) -> bool:
+        """Say whether the graph's chain can be followed with its key only."""
+        return self._key is not None
+
+    def base(self) -> Base | None:
+        """Return the earliest state that leads with the rows after it to the head.
+
+        None if the log begins with event 1: then the rows alone do.
+
+        Raises:
+            IntegrityBroken: The log begins later, and no snapshot is there to begin with.
+        """
+        before = self.log.first(GRAPH) - 1
+        if before <= 0:
+            return None
+        for taken in reversed(self.snapshots.before(self.log.head(GRAPH).seq)):
+            state = self.snapshots.read(taken.id) if taken.head.seq >= before else None
+            if state is not None:
+                digest = hashlib.sha256(state.encode()).hexdigest()
+                return Base(taken.head, state, digest, self.snapshots.tables(state))
+        raise IntegrityBroken(f"{self.path} begins at event {before + 1} without the state before it")
+
+    def become_copy(self, source: Store) -> None:
+        """Replace everything here by the graph of another store, as it is at one moment.
+
+        Streams of runs are left out. The cost is that of copying the file.
+        """
+        source.begin_read()
+        try:
+            self._db.copy_from(source._db)
+        finally:
+            source.end_read()
+        self._forget()
+        self.full_text = source.full_text
+        self.begin(sync=True)
+        try:
+            self.log.keep_only(GRAPH)
+        except BaseException:
+            self.rollback()
+            raise
+        self.commit()
 
     # ------------------------------------------------------------------ integrity
 
-    def verify(self, *, deep: bool = False) -> IntegrityReport:
+    def verify(self, *, deep: bool = False, expect_head: Head | None = None) -> IntegrityReport:
         """Check the chains from where they were last verified, or with ``deep`` everything.
 
-        A break makes the store refuse writes from then on, here and after reopening.
+        A break makes the store refuse writes from then on, here and after reopening. That an
+        expected head is not there does not: who expects it may be wrong.
         """
         self.begin_read()
         try:
             report, moved = check_chains(self.log, self.projection.applied(), deep=deep)
             if report.ok and deep:
                 report = verify_state(self._db, self.log, self.snapshots, report)
+            problem = None if expect_head is None else head_problem(self.log, expect_head)
         finally:
             self.end_read()
         if not self.read_only and self._broken is None and (moved or not report.ok):
             self._note(report, moved)
+        if report.ok and problem is not None and expect_head is not None:
+            return structs.replace(
+                report, ok=False, stream=GRAPH, first_break_seq=expect_head.seq, detail=problem
+            )
         return report
 
     def _note(self, report: IntegrityReport, moved: Mapping[str, Head]) -> None:
         place = "" if report.first_break_seq is None else f" at event {report.first_break_seq}"
         said = f"{self.path} is damaged{place} of stream {report.stream!r}: {report.detail}"
-        self.begin()
+        if not report.ok:
+            self._broken = said
+        try:
+            self.begin(though_broken=True)
+        except Busy:
+            return  # what was found stands; only the file does not say so yet
         try:
             if report.ok:
                 for stream, head in moved.items():
@@ -513,8 +775,6 @@ class Store:
             self.rollback()
             raise
         self.commit()
-        if not report.ok:
-            self._broken = said
 
     # ------------------------------------------------------------------ full text and closing
 
@@ -569,6 +829,9 @@ class Store:
                         self.rollback()
                         raise
                     self.commit()
+                if self._anchor is not None and not self._depth:
+                    self._anchor.due = True
+                    self._anchor.offer(self.head())
             except StoreError:
                 pass  # the index catches up from the log, at the next text recall
             finally:

@@ -9,11 +9,11 @@ from typing import Any, NoReturn
 
 from graphstate._canonical import Json, NotJson, encode
 from graphstate.errors import ErrorCode, VerbFailed, shown
-from graphstate.events import is_valid_id
+from graphstate.events import Head, is_valid_id
 
 __all__ = (
-    "choice", "embedding", "identifier", "identifiers", "json_bytes", "limit", "name", "number", "refuse",
-    "tags", "text", "whole",
+    "choice", "embedding", "head", "identifier", "identifiers", "json_bytes", "limit", "name", "number", "refuse",
+    "tags", "text", "whole", "with_reason",
 )  # fmt: skip
 
 MAX_LABEL = 1_024
@@ -23,6 +23,10 @@ MAX_EMBEDDING = 8_192
 MAX_SEARCH = 1_024
 MAX_RESULTS = 1_000
 MAX_IDS = 100_000
+MAX_REASON = 1_024
+
+# From here on the digits of a float's value are another JSON text than the float.
+_WHOLE = 1e15
 
 
 def refuse(message: str, code: ErrorCode = ErrorCode.INVALID_INPUT, **details: Any) -> NoReturn:
@@ -89,7 +93,10 @@ def choice(value: object, what: str, choices: Sequence[str]) -> str:
 
 
 def number(value: object, what: str, *, least: float = -math.inf, most: float = math.inf) -> float:
-    """A finite number; booleans and texts are none."""
+    """A finite number; booleans and texts are none.
+
+    A whole number is returned as an int: JSON writes both the same, an int five times as fast.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         refuse(f"{what} must be a number, not {shown(value)}")
     try:
@@ -99,7 +106,7 @@ def number(value: object, what: str, *, least: float = -math.inf, most: float = 
     if not math.isfinite(clean) or not least <= clean <= most:
         bounds = "" if least == -math.inf and most == math.inf else f" from {least:g} to {most:g}"
         refuse(f"{what} must be a finite number{bounds}, not {shown(value)}")
-    return clean + 0.0  # -0.0 becomes 0
+    return int(clean) if clean.is_integer() and abs(clean) < _WHOLE else clean  # -0.0 becomes 0
 
 
 def whole(value: object, what: str, *, least: int, most: int) -> int:
@@ -112,6 +119,16 @@ def whole(value: object, what: str, *, least: int, most: int) -> int:
 def limit(value: object, default: int) -> int:
     """How many results are wanted: 0 to 1,000."""
     return default if value is None else whole(value, "limit", least=0, most=MAX_RESULTS)
+
+
+def head(value: object, what: str) -> Head:
+    """The end of a log, as the verb `head` says it."""
+    if not isinstance(value, str):
+        refuse(f"{what} must be text, not {type(value).__name__}")
+    try:
+        return Head.parse(value)
+    except ValueError as error:
+        refuse(f"{what}: {error}")
 
 
 def embedding(value: object) -> list[float]:
@@ -130,3 +147,8 @@ def json_bytes(value: Json, what: str) -> bytes:
         return encode(value)
     except NotJson as error:
         refuse(f"{what} is not JSON: {error}")
+
+
+def with_reason(body: dict[str, Json], reason: object) -> dict[str, Json]:
+    """The body of an event, with the reason if one was given."""
+    return body if reason is None else {**body, "reason": text(reason, "reason", MAX_REASON)}

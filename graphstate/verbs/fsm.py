@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from graphstate import policy
-from graphstate._canonical import Json
+from graphstate._canonical import Json, decode
 from graphstate.errors import ErrorCode
 from graphstate.events import Draft
-from graphstate.model import Edge, Move, Outcome, Trace
+from graphstate.model import Blocked, Edge, Move, Outcome, Trace, to_json
+from graphstate.policy import Decision, Rule
 from graphstate.results import Ok, Result
 from graphstate.store.projection import StatState
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
+from graphstate.verbs.judge import Judge
 from graphstate.verbs.memory import known
 from graphstate.verbs.structure import known_edge
 from graphstate.verbs.verb import Verbs, answer, query, verb
 
-__all__ = ("Moving", "candidates", "chosen", "moved", "moving_actor")
+__all__ = (
+    "Moving", "candidates", "checked_vars", "chosen", "denied", "moved", "moving_actor", "settle_attempts",
+)  # fmt: skip
 
 NO_EDGE = "see legal_moves for where the cursor can go; link adds an edge, set_cursor moves the cursor"
 
@@ -37,25 +41,41 @@ class Moving(Verbs):
 
     @verb
     def set_cursor(
-        self, nodes: Iterable[str], *, actor: str | None = None, cause: str | None = None
+        self,
+        nodes: Iterable[str],
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        cause: str | None = None,
     ) -> Result[list[str]]:
-        """Put an actor's cursor on active nodes and return them; none clears it."""
+        """Put an actor's cursor on active nodes and return them; none clears it.
+
+        This is no move: guards and zones are not asked. It is recorded with who did it and
+        why. What is locked holds: models, tools and imports cannot set a locked cursor, nor
+        carry one over the boundary of a locked zone.
+        """
         actor = moving_actor(self, actor)
         wanted = arguments.identifiers(nodes, "nodes")
         for node in wanted:
             known(self.store, node)
             _require_active(self, node)
-        self.record(Draft("CursorMoved", {"set": wanted}), actor=actor, cause=cause)
+        body = arguments.with_reason({"set": wanted}, reason)
+        self.record(Draft("CursorMoved", body), actor=actor, cause=cause)
         return Ok(wanted)
 
     @query
     def legal_moves(self, *, vars: Mapping[str, Json] | None = None, actor: str | None = None) -> list[Move]:
-        """Return every edge the cursor may take now, in the order of heads and edges."""
-        _check_vars(vars)
+        """Return every edge the cursor may take now, in the order of heads and edges.
+
+        Denied ones are left out; `explain_transition` says why.
+
+        Args:
+            vars: What guards read as ``vars``.
+        """
         return [
             Move(edge_id=edge.id, to=edge.dst, from_=edge.src, decision=trace.decision,
                  enforcement=trace.effective_enforcement)
-            for edge, _, trace in candidates(self, moving_actor(self, actor))
+            for edge, _, trace in candidates(self, moving_actor(self, actor), checked_vars(vars))
         ]  # fmt: skip
 
     @verb
@@ -64,6 +84,7 @@ class Moving(Verbs):
         to: str | None = None,
         *,
         edge_id: str | None = None,
+        head: str | None = None,
         vars: Mapping[str, Json] | None = None,
         actor: str | None = None,
         cause: str | None = None,
@@ -72,16 +93,22 @@ class Moving(Verbs):
 
         Named by target, the best allowed of the edges from the cursor is taken, the oldest of
         equals. Only the head at the start of that edge moves. A denied move is Ok with
-        ``applied`` False.
+        ``applied`` False and the code HardBlocked in its trace; the attempt is recorded, at
+        most 10 for an edge and minute, the others as one sum.
+
+        Where a rule applied, the event holds digests of the decision and of the rules that
+        led to it, and one of ``vars`` where they were given, never ``vars`` themselves.
 
         Args:
             to: The target; may be left out when the edge is named.
             edge_id: The very edge to take.
+            head: The head that shall move, if the cursor has several.
+            vars: What guards read as ``vars``.
         """
         actor = moving_actor(self, actor)
-        _check_vars(vars)
-        edge, trace = chosen(self, to, edge_id, actor)
-        return Ok(moved(self, edge, trace, actor=actor, cause=cause))
+        judge = Judge(self.store.projection, checked_vars(vars))
+        edge, decision = chosen(self, judge, to, edge_id, actor, head=head)
+        return Ok(moved(self, judge, edge, decision, actor=actor, cause=cause))
 
     @answer
     def explain_transition(
@@ -89,12 +116,13 @@ class Moving(Verbs):
         to: str | None = None,
         *,
         edge_id: str | None = None,
+        head: str | None = None,
         vars: Mapping[str, Json] | None = None,
         actor: str | None = None,
     ) -> Result[Trace]:
         """Return the decision a transition would get. Changes nothing."""
-        _check_vars(vars)
-        return Ok(chosen(self, to, edge_id, moving_actor(self, actor))[1])
+        judge = Judge(self.store.projection, checked_vars(vars))
+        return Ok(chosen(self, judge, to, edge_id, moving_actor(self, actor), head=head)[1].trace)
 
 
 def moving_actor(graph: Verbs, actor: str | None) -> str:
@@ -102,11 +130,19 @@ def moving_actor(graph: Verbs, actor: str | None) -> str:
     return graph.actor if actor is None else arguments.identifier(actor, "actor")
 
 
-def _check_vars(vars: object) -> None:
-    if vars is not None:
-        if not isinstance(vars, Mapping):
-            refuse(f"vars must be an object, not {type(vars).__name__}")
-        arguments.json_bytes(vars, "vars")
+def checked_vars(vars: object) -> Mapping[str, Json] | None:
+    """Return what guards shall read as ``vars``, or fail with InvalidInput."""
+    if not vars and (vars is None or isinstance(vars, Mapping)):
+        return None
+    if not isinstance(vars, Mapping):
+        refuse(f"vars must be an object, not {type(vars).__name__}")
+    return decode_object(arguments.json_bytes(vars, "vars"))
+
+
+def decode_object(data: bytes) -> Mapping[str, Json]:
+    """Return the object as it is written down: the guards see what the digest is made of."""
+    value: Mapping[str, Json] = decode(data)
+    return value
 
 
 def _require_active(graph: Verbs, node: str) -> None:
@@ -115,17 +151,42 @@ def _require_active(graph: Verbs, node: str) -> None:
         refuse(f"{node!r} is {status}, only an active node can be entered", ErrorCode.ILLEGAL_TRANSITION)
 
 
-def candidates(graph: Verbs, actor: str) -> list[tuple[Edge, StatState, Trace]]:
-    """Return the edges that may be taken, with statistic and decision. Reads memory only."""
+def candidates(
+    graph: Verbs, actor: str, vars: Mapping[str, Json] | None = None
+) -> list[tuple[Edge, StatState, Trace]]:
+    """Return the edges that may be taken, with statistic and decision.
+
+    Reads memory only, and the payloads of both ends where an edge has a guard.
+    """
+    projection, plain = graph.store.projection, policy.ALLOWED.trace
+    moves = projection.moves(actor)
     found: list[tuple[Edge, StatState, Trace]] = []
-    for edge, stat in graph.store.projection.moves(actor):
-        trace = policy.decide(edge, stat.softs)
+    zoned, judge = bool(projection.policies.fences()), None
+    for edge, stat in moves:
+        if edge.guard is None and not zoned:
+            found.append((edge, stat, plain))
+            continue
+        judge = judge or Judge(projection, vars)
+        trace = judge.decide(edge).trace
         if trace.decision != "deny":
             found.append((edge, stat, trace))
     return found
 
 
-def chosen(graph: Verbs, to: str | None, edge_id: str | None, actor: str) -> tuple[Edge, Trace]:
+def denied(graph: Verbs, actor: str, vars: Mapping[str, Json] | None = None) -> list[Blocked]:
+    """Return the edges from an actor's cursor that are denied now, with the reasons."""
+    judge = Judge(graph.store.projection, vars)
+    found = [(edge, judge.decide(edge).trace) for edge, _ in graph.store.projection.moves(actor)]
+    return [
+        Blocked(edge_id=edge.id, to=edge.dst, from_=edge.src, reasons=trace.reasons)
+        for edge, trace in found
+        if trace.decision == "deny"
+    ]
+
+
+def chosen(
+    graph: Verbs, judge: Judge, to: str | None, edge_id: str | None, actor: str, *, head: str | None = None
+) -> tuple[Edge, Decision]:
     """Return the edge a transition takes and the decision about it, or fail."""
     projection = graph.store.projection
     if edge_id is not None:
@@ -138,40 +199,118 @@ def chosen(graph: Verbs, to: str | None, edge_id: str | None, actor: str) -> tup
     else:
         to = known(graph.store, to, "target")
     _require_active(graph, to)
-    found: list[tuple[Edge, Trace]] = []
-    for head in projection.cursor(actor).nodes:
-        for edge in projection.moves_out(head):
-            if edge.dst == to and (edge_id is None or edge.id == edge_id):
-                found.append((edge, policy.decide(edge, projection.live_stat(edge.id).softs)))
+    heads = projection.cursor(actor).nodes
+    if head is not None:
+        arguments.identifier(head, "head")
+        heads = tuple(node for node in heads if node == head)
+    found: list[tuple[Edge, Decision]] = []
+    for node in heads:
+        if projection.status(node) == "active":
+            for edge in projection.moves_out(node):
+                if edge.dst == to and (edge_id is None or edge.id == edge_id):
+                    found.append((edge, judge.decide(edge)))
     if not found:
-        heads = ", ".join(projection.cursor(actor).nodes) or "nowhere"
-        via = f" by edge {edge_id!r}" if edge_id is not None else ""
-        refuse(
-            f"no transition edge leads from {heads} to {to!r}{via}",
-            ErrorCode.ILLEGAL_TRANSITION,
-            hint=NO_EDGE,
-        )
-    return min(found, key=lambda item: _RANK[item[1].decision])
+        _refuse_no_edge(graph, to, edge_id, heads, head)
+    return found[0] if len(found) == 1 else min(found, key=lambda item: _RANK[item[1].trace.decision])
+
+
+def _refuse_no_edge(
+    graph: Verbs, to: str, edge_id: str | None, heads: Iterable[str], head: str | None
+) -> NoReturn:
+    via = f" by edge {edge_id!r}" if edge_id is not None else ""
+    nowhere = "nowhere" if head is None else f"{head!r}, where no head stands,"
+    shown = ", ".join(
+        node if (status := graph.store.projection.status(node)) == "active" else f"{node} ({status})"
+        for node in heads
+    )
+    refuse(
+        f"no transition edge leads from {shown or nowhere} to {to!r}{via}",
+        ErrorCode.ILLEGAL_TRANSITION,
+        hint=NO_EDGE,
+    )
 
 
 def moved(
-    graph: Verbs, edge: Edge, trace: Trace, *, actor: str, cause: str | None, choice: Json = None
+    graph: Verbs,
+    judge: Judge,
+    edge: Edge,
+    decision: Decision,
+    *,
+    actor: str,
+    cause: str | None,
+    choice: Json = None,
 ) -> Outcome:
-    """Record a move, or the attempt if it is denied."""
-    reason = "; ".join(trace.reasons)
+    """Record a move with what it teaches the rules, or the attempt if it is denied."""
+    trace = decision.trace
     if trace.decision == "deny":
-        body: dict[str, Any] = {"edgeId": edge.id, "from": edge.src, "to": edge.dst, "reason": reason}
-        graph.record(Draft("BlockedAttempt", body), actor=actor, cause=cause)
+        _record_attempt(graph, judge, edge, decision, actor=actor, cause=cause)
     else:
-        warned = trace.decision == "warn"
-        body = {"edgeId": edge.id, "from": edge.src, "to": edge.dst, "clean": not warned}
+        body: dict[str, Any] = {
+            "edgeId": edge.id, "from": edge.src, "to": edge.dst, "clean": trace.decision != "warn",
+        }  # fmt: skip
         if choice is not None:
             body["choice"] = choice
-        drafts = [Draft("TransitionTaken", body)]
-        if warned:
-            drafts.insert(0, Draft("SoftViolation", {"edgeId": edge.id, "reason": reason}))
+        if judge.vars:
+            body["vars"] = policy.digest(judge.vars)
+        if decision.basis is None:
+            drafts = [Draft("TransitionTaken", body)]
+        else:
+            drafts = _governed(judge, edge, decision, body)
         graph.record(*drafts, actor=actor, cause=cause)
     return Outcome(
         applied=trace.decision != "deny", soft_warned=trace.decision == "warn", from_=edge.src,
         to=edge.dst, edge_id=edge.id, trace=trace,
     )  # fmt: skip
+
+
+def _governed(judge: Judge, edge: Edge, decision: Decision, body: dict[str, Any]) -> list[Draft]:
+    """Return the events of a move that rules had a say in."""
+    body |= _digests(decision)
+    drafts = [Draft("TransitionTaken", body)]
+    if decision.clean:
+        body["cleanRules"] = _listed(decision.clean)
+    if decision.trace.decision == "warn":
+        reason = "; ".join(decision.trace.reasons)
+        violation = {"edgeId": edge.id, "reason": reason, "rules": _listed(decision.objecting)}
+        drafts.insert(0, Draft("SoftViolation", violation))
+    for mode, rules in (("hard", judge.hardened(decision)), (None, judge.relaxed(decision))):
+        for rule in rules:
+            change = {"scope": rule.scope, "id": rule.id, "mode": mode, "learned": True}
+            drafts.append(Draft("EnforcementChanged", change))
+    return drafts
+
+
+def _digests(decision: Decision) -> dict[str, Json]:
+    return {"decision": policy.digest(to_json(decision.trace)), "policy": policy.digest(decision.basis)}
+
+
+def _listed(rules: Iterable[Rule]) -> list[Json]:
+    return [list(rule) for rule in rules]
+
+
+def _record_attempt(
+    graph: Verbs, judge: Judge, edge: Edge, decision: Decision, *, actor: str, cause: str | None
+) -> None:
+    policies, now = graph.store.projection.policies, graph.store.now()
+    settle_attempts(graph, now)
+    if not policies.attempt(edge, now):
+        return
+    body: dict[str, Any] = {
+        "edgeId": edge.id, "from": edge.src, "to": edge.dst, "reason": "; ".join(decision.trace.reasons),
+    } | _digests(decision)  # fmt: skip
+    if judge.vars:
+        body["vars"] = policy.digest(judge.vars)
+    if decision.objecting:
+        body["rules"] = _listed(decision.objecting)
+    graph.record(Draft("BlockedAttempt", body), actor=actor, cause=cause)
+
+
+def settle_attempts(graph: Verbs, now: int | None = None) -> None:
+    """Record one event for the attempts on each edge that have none; only of past minutes with ``now``."""
+    projection = graph.store.projection
+    for edge_id, count in projection.policies.due(now):
+        edge = known_edge(graph.store, edge_id)
+        reason = f"{count} more attempts"
+        body = {"edgeId": edge.id, "from": edge.src, "to": edge.dst, "count": count, "reason": reason}
+        graph.record(Draft("BlockedAttempt", body))
+        projection.policies.told(edge_id)

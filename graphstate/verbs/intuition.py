@@ -8,13 +8,14 @@ from typing import Any
 from graphstate import scoring
 from graphstate._canonical import Json
 from graphstate.errors import ErrorCode
-from graphstate.events import Draft
+from graphstate.events import Draft, is_valid_id
 from graphstate.model import Rewarded, Stat, Step, Suggestion
 from graphstate.results import Ok, Result
 from graphstate.store.projection import TRAIL
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
-from graphstate.verbs.fsm import NO_EDGE, _check_vars, candidates, chosen, moved, moving_actor
+from graphstate.verbs.fsm import NO_EDGE, candidates, checked_vars, chosen, moved, moving_actor
+from graphstate.verbs.judge import Judge
 from graphstate.verbs.structure import known_edge
 from graphstate.verbs.verb import Verbs, query, verb
 
@@ -38,10 +39,13 @@ class Intuition(Verbs):
     ) -> list[Suggestion]:
         """Return the legal moves, best first, each with the terms of its score.
 
-        Reads memory only: the cost depends on the number of moves, not on the graph.
+        Reads memory only, and the payloads of both ends where an edge has a guard: the cost
+        depends on the number of moves, not on the graph. Denied moves are left out.
+
+        Args:
+            vars: What guards read as ``vars``.
         """
-        _check_vars(vars)
-        return _ranked(self, moving_actor(self, actor))[0]
+        return _ranked(self, moving_actor(self, actor), checked_vars(vars))[0]
 
     @verb
     def step(
@@ -62,26 +66,27 @@ class Intuition(Verbs):
             reward: If given, and the move was applied, credit its edge and target.
         """
         actor = moving_actor(self, actor)
-        _check_vars(vars)
+        known_vars = checked_vars(vars)
+        judge = Judge(self.store.projection, known_vars)
         value = None if reward is None else _reward_value(reward)
         if not self.store.projection.cursor(actor).nodes:
             refuse("the cursor is empty", hint="put it on a node with set_cursor")
-        ranked, draws = _ranked(self, actor)
+        ranked, draws = _ranked(self, actor, known_vars)
         suggestion = next((s for s in ranked if to is None or s.to == to), None)
         if suggestion is not None:
-            edge, trace = chosen(self, suggestion.to, suggestion.edge_id, actor)
+            edge, decision = chosen(self, judge, suggestion.to, suggestion.edge_id, actor)
         elif to is None:
             refuse("no move is legal from the cursor", ErrorCode.NO_MOVES, hint=NO_EDGE)
         else:
-            edge, trace = chosen(self, to, None, actor)
+            edge, decision = chosen(self, judge, to, None, actor)
         choice: dict[str, Any] = {"ranked": [[s.edge_id, s.score] for s in ranked[:RECORDED]]}
         if draws:
             choice["draws"] = draws
-        outcome = moved(self, edge, trace, actor=actor, cause=cause, choice=choice)
+        outcome = moved(self, judge, edge, decision, actor=actor, cause=cause, choice=choice)
         rewarded = None
         if outcome.applied and value is not None:
             rewarded = _credit(self, [(edge.id, edge.dst)], value, 1.0, actor=actor, cause=None)
-        done = not candidates(self, actor)
+        done = not candidates(self, actor, known_vars)
         return Ok(
             Step(to=edge.dst, suggestion=suggestion, applied=outcome.applied, denied=not outcome.applied,
                  soft_warned=outcome.soft_warned, outcome=outcome, reward=rewarded, done=done)
@@ -134,7 +139,7 @@ class Intuition(Verbs):
             VerbFailed: InvalidInput.
         """
         arguments.choice(kind, "kind", ("node", "edge"))
-        return self.store.projection.stat(kind, id) if isinstance(id, str) else None
+        return self.store.projection.stat(kind, id) if is_valid_id(id) else None
 
 
 def _reward_value(value: object) -> float:
@@ -145,7 +150,7 @@ def _credit(
     graph: Verbs, moves: list[tuple[str, str]], value: float, fade: float, *, actor: str, cause: str | None
 ) -> Rewarded:
     scopes: list[Json] = []
-    weight = 1.0
+    weight: float = 1
     for edge_id, target in moves:
         scopes.append({"kind": "edge", "id": edge_id, "weight": weight})
         scopes.append({"kind": "node", "id": target, "weight": weight})
@@ -156,10 +161,12 @@ def _credit(
     return Rewarded(scopes=len(scopes))
 
 
-def _ranked(graph: Verbs, actor: str) -> tuple[list[Suggestion], list[float]]:
+def _ranked(
+    graph: Verbs, actor: str, vars: Mapping[str, Json] | None
+) -> tuple[list[Suggestion], list[float]]:
     projection = graph.store.projection
     return scoring.rank(
-        candidates(graph, actor),
+        candidates(graph, actor, vars),
         tunables=projection.tunables(),
         moves_of=lambda other: projection.cursor(other).moves,
         rand=graph.store.rand,

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import heapq
 import math
-import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from graphstate._canonical import Json, decode, encode_text
+from graphstate._canonical import Json, decode
 from graphstate.errors import ErrorCode
-from graphstate.events import Draft
+from graphstate.events import Draft, is_valid_id
 from graphstate.model import Node, Status
 from graphstate.results import Ok, Result
 from graphstate.store import Store
+from graphstate.store.words import indexed, node_words, words
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
 from graphstate.verbs.verb import Verbs, catches_up_text, query, verb
@@ -46,31 +45,6 @@ def merge_patch(target: Json, patch: Json) -> Json:
         else:
             merged[key] = merge_patch(merged.get(key), value)
     return merged
-
-
-_WORD = re.compile(r"[^\W_]+")
-_ACCENT = re.compile("[\u0300-\u0331]")
-
-
-def tokens(value: str) -> list[str]:
-    """Split as the full-text index does: runs of letters and digits, without case and accents."""
-    plain = unicodedata.normalize("NFD", value.casefold())
-    return _WORD.findall("".join(c for c in plain if not unicodedata.combining(c)))
-
-
-def _words(value: Json) -> Iterator[str]:
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, Mapping):
-            yield from item
-            stack.extend(item.values())
-        elif isinstance(item, (list, tuple)):
-            stack.extend(item)
-        elif isinstance(item, str):
-            yield item
-        elif item is not None:
-            yield encode_text(item)
 
 
 def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
@@ -163,7 +137,7 @@ class Memory(Verbs):
     @query
     def get_node(self, id: str) -> Node | None:
         """Return a node, None if there is none."""
-        return self.store.projection.node(id) if isinstance(id, str) else None
+        return self.store.projection.node(id) if is_valid_id(id) else None
 
     @verb
     def set_status(
@@ -255,22 +229,21 @@ def _with_status(graph: Verbs, id: str, status: str, actor: str | None, cause: s
 
 
 def _by_text(store: Store, text: str, wanted: dict[str, Any], limit: int) -> Iterator[Node]:
-    # The index folds accents away, written as one character or as a mark of its own.
-    words = _WORD.findall(_ACCENT.sub("", unicodedata.normalize("NFC", text)))
-    if not words:
+    wanted_words = set(words(text))
+    if not wanted_words:
         return iter(())
     if store.text_is_current():
-        match = " ".join(f'"{word}"' for word in words)
+        match = " ".join(f'"{indexed(word)}"' for word in sorted(wanted_words))
         return store.projection.recall(**wanted, limit=limit, match=match)
-    return _scan(store, set(tokens(text)), wanted, limit)
+    return _scan(store, wanted_words, wanted, limit)
 
 
-def _scan(store: Store, words: set[str], wanted: dict[str, Any], limit: int) -> Iterator[Node]:
+def _scan(store: Store, wanted_words: set[str], wanted: dict[str, Any], limit: int) -> Iterator[Node]:
     """Without the index: read the nodes that meet the other conditions, shortest match first."""
     ranked: list[tuple[int, str, Node]] = []
     for node in store.projection.recall(**wanted, limit=-1):
-        own = [t for part in (node.label, *_words(node.payload), *node.tags) for t in tokens(part)]
-        if words <= set(own):
+        own = node_words(node.label, node.payload, node.tags)
+        if wanted_words <= set(own):
             ranked.append((len(own), node.id, node))
     ranked.sort(key=lambda item: item[:2])
     return (node for _, _, node in (ranked if limit < 0 else ranked[:limit]))

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from graphstate import algorithms
-from graphstate.errors import ErrorCode
-from graphstate.events import Draft
+from graphstate.errors import ErrorCode, GuardError
+from graphstate.events import Draft, is_valid_id
+from graphstate.guards import compile_guard
 from graphstate.model import Edge, EdgeKind, Enforcement, Topology
 from graphstate.results import Ok, Result
 from graphstate.store import Store
@@ -41,6 +42,7 @@ class Structure(Verbs):
         weight: float | None = None,
         upsert: bool = False,
         expect_version: int | None = None,
+        reason: str | None = None,
         actor: str | None = None,
         cause: str | None = None,
     ) -> Result[Edge]:
@@ -52,14 +54,18 @@ class Structure(Verbs):
         Args:
             id: Made up if absent. A taken id is DuplicateId, unless ``upsert`` is set; an
                 edge that gets other ends forgets what was learned about it.
-            guard: Refused until guards are evaluated.
+            guard: Condition on the move, see describe()["guardDSL"]; None always passes.
+            enforcement: What a failed guard does: off, soft or hard; None inherits
+                ``defaultEnforcement``. ``off`` also opens the edge through zones.
+            reason: Kept in the event.
             weight: The author's prior, finite and at least 0; 1 if absent.
             expect_version: Fail with Conflict unless the edge is at this version; 0 means
                 that it must not exist.
         """
         return _link(
             self, src, dst, id=id, kind=kind, label=label, guard=guard, enforcement=enforcement,
-            weight=weight, upsert=upsert, expect_version=expect_version, actor=actor, cause=cause,
+            weight=weight, upsert=upsert, expect_version=expect_version, reason=reason, actor=actor,
+            cause=cause,
         )  # fmt: skip
 
     @verb
@@ -76,20 +82,23 @@ class Structure(Verbs):
         """Let a node depend on another and return the edge from prerequisite to node."""
         return _link(
             self, prereq, node, id=id, kind="dependency", label=label, guard=None, enforcement=None,
-            weight=None, upsert=False, expect_version=None, actor=actor, cause=cause,
+            weight=None, upsert=False, expect_version=None, reason=None, actor=actor, cause=cause,
         )  # fmt: skip
 
     @verb
-    def unlink(self, edge_id: str, *, actor: str | None = None, cause: str | None = None) -> Result[bool]:
+    def unlink(
+        self, edge_id: str, *, reason: str | None = None, actor: str | None = None, cause: str | None = None
+    ) -> Result[bool]:
         """Remove an edge and what was learned about it."""
         edge = known_edge(self.store, edge_id)
-        self.record(Draft("EdgeRemoved", {"id": edge.id}), actor=actor, cause=cause)
+        body = arguments.with_reason({"id": edge.id}, reason)
+        self.record(Draft("EdgeRemoved", body), actor=actor, cause=cause)
         return Ok(True)
 
     @query
     def get_edge(self, edge_id: str) -> Edge | None:
         """Return an edge, None if there is none."""
-        return self.store.projection.edge(edge_id) if isinstance(edge_id, str) else None
+        return self.store.projection.edge(edge_id) if is_valid_id(edge_id) else None
 
     @query
     def ready(self, done: Iterable[str] = ()) -> list[str]:
@@ -154,14 +163,14 @@ def _closure(store: Store, start: str, kind: str, *, forward: bool) -> list[str]
 def _link(
     graph: Verbs, src: str, dst: str, *, id: str | None, kind: str, label: str | None, guard: str | None,
     enforcement: str | None, weight: float | None, upsert: bool, expect_version: int | None,
-    actor: str | None, cause: str | None,
+    reason: str | None, actor: str | None, cause: str | None,
 ) -> Result[Edge]:  # fmt: skip
     projection = graph.store.projection
     src, dst = known(graph.store, src, "source"), known(graph.store, dst, "target")
     kind = arguments.choice(kind, "kind", EDGE_KINDS)
-    prior = 1.0 if weight is None else arguments.number(weight, "weight", least=0)
+    prior = 1 if weight is None else arguments.number(weight, "weight", least=0)
     if guard is not None:
-        refuse("guards are not evaluated yet, so none can be stored", ErrorCode.GUARD_PARSE_ERROR)
+        guard = _compiled(guard)
     if enforcement is not None:
         enforcement = arguments.choice(enforcement, "enforcement", MODES)
     old = None if id is None else projection.edge(arguments.identifier(id, "edge id"))
@@ -178,32 +187,25 @@ def _link(
         "dst": dst,
         "kind": kind,
         "label": "" if label is None else arguments.text(label, "label", arguments.MAX_LABEL),
-        "guard": None,
+        "guard": guard,
         "enforcement": enforcement,
         "weight": prior,
     }
-    graph.record(Draft("EdgeUpserted", body), actor=actor, cause=cause)
+    graph.record(Draft("EdgeUpserted", arguments.with_reason(body, reason)), actor=actor, cause=cause)
     edge = projection.edge(body["id"])
     assert edge is not None
     return Ok(edge)
 
 
+def _compiled(guard: object) -> str:
+    try:
+        return compile_guard(guard).text
+    except GuardError as error:
+        refuse(f"guard: {error}", ErrorCode.GUARD_PARSE_ERROR)
+
+
 def _refuse_cycle(store: Store, src: str, dst: str, *, without: Edge | None) -> None:
-    out, back = store.projection.out_ids, store.projection.in_ids
-
-    def ahead(node: str) -> list[str]:
-        others = out(node, "dependency")
-        if without is not None and without.kind == "dependency" and node == without.src:
-            others.remove(without.dst)
-        return others
-
-    def behind(node: str) -> list[str]:
-        others = back(node, "dependency")
-        if without is not None and without.kind == "dependency" and node == without.dst:
-            others.remove(without.src)
-        return others
-
-    path = algorithms.find_path(dst, src, ahead, behind)
+    path = store.projection.dependencies.path(dst, src, without=without)
     if path is not None:
         cycle = [src, *path]
         refuse(

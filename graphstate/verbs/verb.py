@@ -6,22 +6,41 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from graphstate._canonical import decode, encode_text
+from graphstate._canonical import encode_text
 from graphstate.errors import ErrorCode, StoreError, VerbFailed, shown
 from graphstate.events import GRAPH, Draft, Row
 from graphstate.model import (
     Checkpoint,
+    Collected,
+    Compaction,
     Edge,
+    Iteration,
+    Lock,
+    Merged,
+    MergedStates,
+    Migrated,
     Node,
     Outcome,
+    Planned,
+    Recovery,
+    Repair,
     Rewarded,
+    Reweighted,
     Rollback,
+    Snapshot,
+    Split,
     Step,
+    Zone,
+    ZoneProposal,
     from_json,
     to_json,
 )
+from graphstate.policy import TRUSTED
 from graphstate.results import Fail, Ok, Result
 from graphstate.store import Store
+from graphstate.store.stored import as_stored, stored_json
+from graphstate.verbs.arguments import identifier
+from graphstate.verbs.locks import refuse_locked
 
 __all__ = ("Verbs", "answer", "catches_up_text", "query", "synced_verb", "verb")
 
@@ -29,7 +48,31 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _RESULTS: Mapping[str, type] = {
-    cls.__name__: cls for cls in (Node, Edge, Outcome, Rewarded, Step, Checkpoint, Rollback)
+    cls.__name__: cls
+    for cls in (
+        Node,
+        Edge,
+        Outcome,
+        Rewarded,
+        Step,
+        Checkpoint,
+        Rollback,
+        Snapshot,
+        Compaction,
+        Recovery,
+        Merged,
+        Zone,
+        ZoneProposal,
+        Lock,
+        Planned,
+        Repair,
+        Reweighted,
+        Collected,
+        Iteration,
+        Split,
+        MergedStates,
+        Migrated,
+    )
 }
 
 MAX_CAUSE_CHARS = 256
@@ -50,7 +93,15 @@ class Verbs:
         self.store, self.actor, self.trust = store, actor, trust
 
     def record(self, *drafts: Draft, actor: str | None = None, cause: str | None = None) -> list[Row]:
-        """Write events as this actor, or as another one with the same trust."""
+        """Write events as this actor, or as another one with the same trust.
+
+        Raises:
+            VerbFailed: Locked, if they would change what is locked and the trust is too low.
+        """
+        if not drafts:
+            return []
+        if self.trust not in TRUSTED:
+            refuse_locked(self.store.projection, drafts, actor=actor or self.actor, trust=self.trust)
         return self.store.record(drafts, actor=actor or self.actor, trust=self.trust, cause=cause)
 
 
@@ -74,9 +125,10 @@ def _answered_before(store: Store, name: str, cause: object) -> Result[Any] | No
         raise VerbFailed(
             ErrorCode.CONFLICT, f"the cause {cause!r} was used by {verb_name}, {name} needs one of its own"
         )
-    answer = decode(text)
-    cls = _RESULTS.get(answer["type"])
-    return Ok(answer["value"] if cls is None else from_json(cls, answer["value"]), repeated=True)
+    with as_stored(f"the answer to the cause {cause!r}"):
+        answer = stored_json(text)
+        cls = _RESULTS.get(answer["type"])
+        return Ok(answer["value"] if cls is None else from_json(cls, answer["value"]), repeated=True)
 
 
 def _keep_answer(store: Store, name: str, cause: str, value: Any) -> None:
@@ -107,7 +159,7 @@ def _make(
     inside becomes a `Fail`, and nothing is kept. With ``cause=`` a second call changes
     nothing and gets the first answer, marked ``repeated``.
     """
-    name = method.__name__
+    name = method.__name__.lstrip("_")
 
     @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Result[T]:
@@ -118,6 +170,8 @@ def _make(
             return Fail(error.code, str(error), error.details)
         try:
             cause = kwargs.get("cause")
+            if kwargs.get("actor") is not None:
+                identifier(kwargs["actor"], "actor")
             result = _answered_before(store, name, cause) or method(self, *args, **kwargs)
             if isinstance(result, Ok) and not result.repeated:
                 if cause is not None:

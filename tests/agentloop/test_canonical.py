@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Callable
 from enum import IntEnum, StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 import pytest
 from hypothesis import given
@@ -16,9 +14,8 @@ from hypothesis import strategies as st
 
 from agentloop import _canonical
 from agentloop._canonical import MAX_DEPTH, Json, NotJson, decode, encode, encode_text, repair_text
+from tests.callers import CALLERS, Where
 from tests.strategies import json_values
-
-T = TypeVar("T")
 
 
 def test_the_two_copies_are_the_same_file() -> None:
@@ -210,29 +207,7 @@ def nested_text(depth: int) -> str:
     return "[" * depth + "]" * depth
 
 
-class Where(Protocol):
-    """Calls something from a certain depth of the stack."""
-
-    def __call__(self, call: Callable[[], T], /) -> T: ...
-
-
-def shallow(call: Callable[[], T], /) -> T:
-    return call()
-
-
-def from_frame_900(call: Callable[[], T], /) -> T:
-    depth = 0
-    frame = sys._getframe()
-    while frame.f_back is not None:
-        depth, frame = depth + 1, frame.f_back
-
-    def descend(left: int) -> T:
-        return descend(left - 1) if left else call()
-
-    return descend(900 - depth)
-
-
-@pytest.mark.parametrize("where", [shallow, from_frame_900])
+@pytest.mark.parametrize("where", CALLERS)
 @pytest.mark.parametrize("innermost", ["x", 1, 1.5, 10**30, "é", {}, Colour.RED], ids=repr)
 def test_depth_100_is_written_and_101_refused_from_any_caller(where: Where, innermost: Json) -> None:
     levels = MAX_DEPTH - (innermost == {})
@@ -247,7 +222,7 @@ def test_depth_100_is_written_and_101_refused_from_any_caller(where: Where, inne
             value = value["k"] if isinstance(value, dict) else value[0]
 
 
-@pytest.mark.parametrize("where", [shallow, from_frame_900])
+@pytest.mark.parametrize("where", CALLERS)
 def test_depth_100_is_read_and_101_refused_from_any_caller(where: Where) -> None:
     for depth in (99, 100):
         text = nested_text(depth)

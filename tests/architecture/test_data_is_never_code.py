@@ -20,7 +20,18 @@ LAZY_DOOR = "agentloop._lazy"
 
 #: The only modules that write SQL.
 SQL_MODULES = {
-    f"graphstate.store.{name}" for name in ("db", "log", "projection", "schema", "snapshot", "store")
+    f"graphstate.store.{name}"
+    for name in (
+        "db",
+        "dependencies",
+        "log",
+        "policies",
+        "projection",
+        "schema",
+        "snapshot",
+        "store",
+        "survey",
+    )
 }
 
 #: The form of a step is put together from the names in the module's own tables.

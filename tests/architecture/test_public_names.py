@@ -34,6 +34,7 @@ BY_POSITION = {
     "path",
     "to",
     "done",
+    "predicate",
     "initial",
     "default",
     "metadata",
@@ -43,6 +44,12 @@ BY_POSITION = {
 
 #: The same for calls with a habit of their own.
 SIGNATURES = {
+    "Adaptogen.derive_zone": {"predicate"},
+    "Adaptogen.lock_policy": {"id"},
+    "Adaptogen.unlock_policy": {"id"},
+    "DState.derive_zone": {"predicate"},
+    "DState.lock_policy": {"id"},
+    "DState.unlock_policy": {"id"},
     "create_default_deterministic_checks": {"workspace_dir", "symbolics"},
     "FrameBuffer": {"limit", "strategy"},
     "CounterIds": {"prefix"},
@@ -58,6 +65,7 @@ SIGNATURES = {
     "VerbFailed": {"details"},
     "FrameBuffer.wait": {"wake"},
     "tee": {"count"},
+    **{f"{name}.{verb}_policy": {"id"} for name in ("Adaptogen", "DState") for verb in ("lock", "unlock")},
 }
 
 DOTTED_NAME = re.compile(r"[│├└─ ]*([A-Z]\w+)(?: \(([\w., ]+)\))?(?:\s|$)")

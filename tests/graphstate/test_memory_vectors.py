@@ -31,7 +31,11 @@ def code(result: Any) -> str:
 def test_v25_the_seed_is_eleven_events_and_one_legal_move(make: Make) -> None:
     graph = make(seed=True)
     types = [row.type for row in graph.store.read(GRAPH)]
-    assert types == ["NodeUpserted"] * 4 + ["EdgeUpserted"] * 5 + ["CursorMoved"]
+    assert types == ["NodeUpserted"] * 4 + ["EdgeUpserted"] * 5 + ["ZoneDefined", "CursorMoved"]
+    assert len(types) == graph.store.head().seq == 11
+    (zone,) = graph.zones()
+    assert (zone.name, zone.intra, zone.boundary) == ("safe", "off", "hard")
+    assert zone.members == ("done", "idle", "verifying", "working")
     assert graph.cursor() == ["idle"]
     (move,) = graph.legal_moves()
     assert (move.from_, move.to, move.decision, move.enforcement) == ("idle", "working", "allow", "off")

@@ -39,6 +39,7 @@ from graphstate import (
 )
 from graphstate.store import db as door
 from graphstate.store import opening
+from graphstate.store.schema import FORMAT_VERSION
 from tests.graphstate.conftest import Make, Tamper
 
 
@@ -114,9 +115,9 @@ def test_a_newer_file_names_both_versions_and_is_left_as_it_was(
     make("a", path=path).close()
     tamper(path, "PRAGMA user_version=99")
     before = digest(path)
-    with pytest.raises(UnsupportedVersion, match=r"version 99.*version 1") as caught:
+    with pytest.raises(UnsupportedVersion, match=rf"version 99.*version {FORMAT_VERSION}") as caught:
         Adaptogen.open(path)
-    assert (caught.value.found, caught.value.supported) == (99, 1)
+    assert (caught.value.found, caught.value.supported) == (99, FORMAT_VERSION)
     assert digest(path) == before
 
 
@@ -174,7 +175,7 @@ def test_opening_twice_finds_everything_and_replays_nothing(make: Make, tmp_path
     expected = first.suggest()
     first.close()
     again = make(seed=True, path=path)
-    assert again.store.head().seq == 12
+    assert again.store.head().seq == 13
     assert again.recovery.replayed == 0
     assert again.suggest() == expected
 

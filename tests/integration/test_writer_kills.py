@@ -23,6 +23,7 @@ import pytest
 
 from graphstate import GRAPH, Adaptogen
 from tests.integration.graph_writer import RUN, UNIT_NODES
+from tests.tally import tally
 
 ROOT = Path(__file__).parents[2]
 KILLS = 1_000 if os.environ.get("RELIABILITY") == "full" else 200
@@ -150,5 +151,6 @@ def test_a_killed_writer_loses_nothing_that_was_acknowledged(nursery: Nursery, t
         total += sum(line.startswith("ack") for line in said)
         acknowledged = check(path, said, acknowledged)
     sys.stdout.write(f"{KILLS} kills, {early} before the first verb, {total} acknowledged, 0 lost\n")
+    tally("writer kills", KILLS)
     assert early
     assert total > 10 * KILLS

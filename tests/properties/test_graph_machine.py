@@ -41,6 +41,15 @@ PAYLOADS = st.dictionaries(
     st.sampled_from("xyz"), st.none() | st.integers(-3, 3) | st.text(max_size=3), max_size=3
 )
 WEIGHTS = st.sampled_from([0, 0.5, 1, 2])
+MODES = st.sampled_from(["off", "soft", "soft", "hard"])
+GUARDS = st.sampled_from([None, None, "vars.ok == true", "stat.visits < 2"])
+ZONES = st.sampled_from(["y", "z"])
+OK = st.booleans()
+#: Clean moves (+) and violations (-) in a row: harden, relax, insist.
+PATTERNS = st.sampled_from(["+", "-", "--", "++", "--++-", "--+-+++", "-+-", "--" + "-" * 12])
+#: Set at the start of every program.
+ESCALATION, DEMOTION = 2, 2
+RECORDED_A_MINUTE = 10
 REWARDS = st.sampled_from([-1, 0, 0.5, 1])
 TRAIL = 64
 
@@ -50,6 +59,8 @@ class Stat:
     visits: int = 0
     successes: int = 0
     failures: int = 0
+    softs: int = 0
+    blocks: int = 0
     ema: float = 0.0
 
 
@@ -60,6 +71,15 @@ class Cursor:
 
 
 @dataclass
+class Rule:
+    """What happened to a rule since it last changed, and whether it is hardened."""
+
+    violations: int = 0
+    clean: int = 0
+    hard: bool = False
+
+
+@dataclass
 class Model:
     """What the graph should hold, in the plainest form."""
 
@@ -67,18 +87,73 @@ class Model:
     edges: dict[str, dict[str, Any]] = field(default_factory=dict)
     cursors: dict[str, Cursor] = field(default_factory=lambda: {"developer": Cursor(), "robot": Cursor()})
     stats: dict[tuple[str, str], Stat] = field(default_factory=dict)
+    zones: dict[str, dict[str, Any]] = field(default_factory=dict)
+    rules: dict[tuple[str, str], Rule] = field(default_factory=dict)
     alpha: float = 0.3
     causes: dict[str, tuple[str, Any]] = field(default_factory=dict)
 
     def active(self, node: str) -> bool:
         return bool(self.nodes[node]["status"] == "active")
 
-    def out(self, actor: str) -> Iterator[tuple[str, str, str]]:
-        """(edge, from, to) of the moves that are legal for an actor."""
+    def edges_out(self, actor: str) -> Iterator[tuple[str, str, str]]:
+        """(edge, from, to) of the edges an actor's cursor could take if no rule objected."""
         for head in self.cursors[actor].nodes:
             for name, edge in self.edges.items():
-                if edge["src"] == head and edge["kind"] == "transition" and self.active(edge["dst"]):
+                ends = self.active(head) and edge["src"] == head and edge["kind"] == "transition"
+                if ends and self.active(edge["dst"]):
                     yield name, head, edge["dst"]
+
+    def out(self, actor: str, *, ok: bool = False) -> Iterator[tuple[str, str, str]]:
+        """Those of them that are not denied."""
+        for name, src, dst in self.edges_out(actor):
+            if self.decision(name, ok)[0] < 2:
+                yield name, src, dst
+
+    def rule(self, scope: str, name: str) -> Rule:
+        return self.rules.setdefault((scope, name), Rule())
+
+    def decision(self, name: str, ok: bool) -> tuple[int, list[tuple[str, str]], list[tuple[str, str]]]:
+        """0 allow, 1 warn, 2 deny; the rules that decided; hardened ones that had nothing to say."""
+        edge, found, clean = self.edges[name], dict[tuple[str, str], int](), list[tuple[str, str]]()
+        strictness = {"off": 0, "soft": 1, "hard": 2}
+        stat = self.stats.get(("edge", name), Stat())
+        passed = {None: True, "vars.ok == true": ok, "stat.visits < 2": stat.visits < 2}[edge["guard"]]
+        if not passed:
+            mode = strictness[edge["enforcement"] or "soft"]
+            found["edge", name] = 2 if self.rule("edge", name).hard else mode
+        elif self.rule("edge", name).hard:
+            clean.append(("edge", name))
+        for zone, state in self.zones.items():
+            inside = {end in state["members"] for end in (edge["src"], edge["dst"])}
+            if inside == {False}:
+                continue
+            speaks, silent = (
+                ("zone-intra", "zone-boundary") if inside == {True} else ("zone-boundary", "zone-intra")
+            )
+            mode = 2 if self.rule(speaks, zone).hard else strictness[state[speaks]]
+            found[speaks, zone] = 0 if edge["enforcement"] == "off" else mode
+            if self.rule(silent, zone).hard:
+                clean.append((silent, zone))
+        worst = max(found.values(), default=0)
+        return worst, [rule for rule, mode in found.items() if mode == worst > 0], clean if not worst else []
+
+    def teach(self, name: str, ok: bool) -> int:
+        """What a move along an edge, or its denial, does to statistic and rules."""
+        worst, objecting, clean = self.decision(name, ok)
+        if worst == 1:
+            self.stats.setdefault(("edge", name), Stat()).softs += 1
+        for key in objecting:
+            rule = self.rule(*key)
+            rule.clean = 0
+            if worst == 1:
+                rule.violations += 1
+                if rule.violations >= ESCALATION:
+                    self.rules[key] = Rule(hard=True)
+        for key in clean:
+            self.rule(*key).clean += 1
+            if self.rule(*key).clean >= DEMOTION:
+                self.rules[key] = Rule()
+        return worst
 
     def dependencies(self, *, without: str | None = None) -> nx.DiGraph:
         graph = nx.DiGraph()
@@ -136,6 +211,11 @@ class GraphMachine(RuleBasedStateMachine):
         self.graphs = [self.open(), self.open()]
         self.model = Model()
         self.checkpoints: dict[str, tuple[int, Model]] = {}
+        #: denied attempts of (edge, its first event) that have an event, and that have none yet
+        self.attempts: dict[tuple[str, int], list[int]] = {}
+        # The events that name checkpoints, as (number, name, where it stands), oldest first.
+        self.marks: list[tuple[int, str, tuple[int, Model]]] = []
+        self.record = 0  # the event that says where a compacted log begins
 
     def open(self) -> Adaptogen:
         return Adaptogen.open(self.path, seed=False, now=self.now)
@@ -155,7 +235,8 @@ class GraphMachine(RuleBasedStateMachine):
         answers: list[Result[Any]] = []
 
         def value() -> Any:
-            answers.append(result())
+            if not answers:
+                answers.append(result())
             assert isinstance(answers[0], Ok), answers[0]
             return answers[0].value
 
@@ -177,11 +258,17 @@ class GraphMachine(RuleBasedStateMachine):
         for node in ("a", "b", "c", "d"):
             self.remember(handle, node, None, None, "keep", {}, None, None, None)
             handle = 1 - handle
-        for name, src, dst in (("e1", "a", "b"), ("e2", "b", "c"), ("e3", "c", "a"), ("e4", "a", "b")):
-            self.link(handle, src, dst, "transition", name, 1, False)
+        ring = (("e1", "a", "b"), ("e2", "b", "c"), ("e3", "c", "a"), ("e4", "a", "b"))
+        for name, src, dst in ring:
+            self.link(handle, src, dst, "transition", name, 1, False, None, None)
+        self.link(handle, "a", "b", "transition", "e1", 1, True, "vars.ok == true", "soft")
+        self.link(handle, "a", "b", "transition", "e4", 1, True, "vars.ok == true", "hard")
+        self.define_zone(handle, "z", ["c"], "off", "soft")
         self.depend(handle, "b", "a", "e5")
         self.set_cursor(handle, ["a"], "developer")
         self.set_tunable(handle, "snapshotInterval", 5)
+        for key, value in (("escalationThreshold", ESCALATION), ("demotionCleanRuns", DEMOTION)):
+            self.graphs[handle].set_tunable(key, value).unwrap()
 
     @rule(
         handle=HANDLES,
@@ -249,12 +336,18 @@ class GraphMachine(RuleBasedStateMachine):
     # ------------------------------------------------------------------ structure
 
     @rule(
-        handle=HANDLES, src=NODES, dst=NODES, kind=EDGE_KINDS, id=EDGES, weight=WEIGHTS, upsert=st.booleans()
+        handle=HANDLES, src=NODES, dst=NODES, kind=EDGE_KINDS, id=EDGES, weight=WEIGHTS, upsert=st.booleans(),
+        guard=GUARDS, mode=st.none() | MODES,
     )  # fmt: skip
-    def link(self, handle: int, src: str, dst: str, kind: Any, id: str, weight: float, upsert: bool) -> None:
+    def link(
+        self, handle: int, src: str, dst: str, kind: Any, id: str, weight: float, upsert: bool,
+        guard: str | None, mode: Any,
+    ) -> None:  # fmt: skip
         graph, model = self.graphs[handle], self.model
         with self.expecting(
-            lambda: graph.link(src, dst, kind=kind, id=id, weight=weight, upsert=upsert)
+            lambda: graph.link(
+                src, dst, kind=kind, id=id, weight=weight, upsert=upsert, guard=guard, enforcement=mode
+            )
         ) as value:
             if src not in model.nodes or dst not in model.nodes:
                 raise Failed(ErrorCode.NOT_FOUND)
@@ -266,9 +359,12 @@ class GraphMachine(RuleBasedStateMachine):
                 raise Failed(ErrorCode.CYCLE_REJECTED)
             if old is not None and (old["src"], old["dst"]) != (src, dst):
                 model.stats.pop(("edge", id), None)
+            new = {"src": src, "dst": dst, "guard": guard, "enforcement": mode}
+            if old is None or any(old[key] != item for key, item in new.items()):
+                model.rules.pop(("edge", id), None)
             version = (old["version"] if old else 0) + 1
-            model.edges[id] = {"src": src, "dst": dst, "kind": kind, "weight": weight, "version": version}
-            assert edge_shown(value()) == model.edges[id]
+            model.edges[id] = {**new, "kind": kind, "weight": weight, "version": version}
+            assert self.shows(value(), id)
 
     def check_cycle(self, refused: Result[Any], src: str, dst: str, id: str) -> None:
         assert isinstance(refused, Fail)
@@ -283,7 +379,7 @@ class GraphMachine(RuleBasedStateMachine):
         dependencies = self.model.dependencies()
         first = data.draw(st.sampled_from(sorted(src for src, _ in dependencies.edges)))
         last = data.draw(st.sampled_from(sorted(nx.descendants(dependencies, first))))
-        self.link(handle, last, first, "dependency", id, 1, True)
+        self.link(handle, last, first, "dependency", id, 1, True, None, None)
 
     @rule(handle=HANDLES, node=NODES, prereq=NODES, id=EDGES)
     def depend(self, handle: int, node: str, prereq: str, id: str) -> None:
@@ -295,8 +391,11 @@ class GraphMachine(RuleBasedStateMachine):
                 raise Failed(ErrorCode.DUPLICATE_ID)
             if nx.has_path(model.dependencies(), node, prereq):
                 raise Failed(ErrorCode.CYCLE_REJECTED)
-            model.edges[id] = {"src": prereq, "dst": node, "kind": "dependency", "weight": 1, "version": 1}
-            assert edge_shown(value()) == model.edges[id]
+            model.edges[id] = {
+                "src": prereq, "dst": node, "kind": "dependency", "weight": 1, "version": 1, "guard": None,
+                "enforcement": None,
+            }  # fmt: skip
+            assert self.shows(value(), id)
 
     @rule(handle=HANDLES, id=EDGES)
     def unlink(self, handle: int, id: str) -> None:
@@ -305,7 +404,72 @@ class GraphMachine(RuleBasedStateMachine):
                 raise Failed(ErrorCode.NOT_FOUND)
             del self.model.edges[id]
             self.model.stats.pop(("edge", id), None)
+            self.model.rules.pop(("edge", id), None)
             assert value() is True
+
+    @rule(handle=HANDLES, id=EDGES, mode=st.none() | MODES)
+    def set_enforcement(self, handle: int, id: str, mode: Any) -> None:
+        with self.expecting(lambda: self.graphs[handle].set_enforcement(id, mode)) as value:
+            if id not in self.model.edges:
+                raise Failed(ErrorCode.NOT_FOUND)
+            self.model.edges[id]["enforcement"] = mode
+            self.model.rules.pop(("edge", id), None)
+            assert self.shows(value(), id)
+
+    def shows(self, edge: Any, id: str) -> bool:
+        learned = "hard" if self.model.rule("edge", id).hard else None
+        return edge_shown(edge) == self.model.edges[id] | {"learned_enforcement": learned}
+
+    # ------------------------------------------------------------------ zones
+
+    @rule(handle=HANDLES, name=ZONES, members=st.lists(NODES, max_size=3), intra=MODES, boundary=MODES)
+    def define_zone(self, handle: int, name: str, members: list[str], intra: Any, boundary: Any) -> None:
+        graph, model = self.graphs[handle], self.model
+        with self.expecting(
+            lambda: graph.define_zone(name, members, intra=intra, boundary=boundary)
+        ) as value:
+            if any(node not in model.nodes for node in members):
+                raise Failed(ErrorCode.NOT_FOUND)
+            model.zones[name] = {"members": set(members), "zone-intra": intra, "zone-boundary": boundary}
+            self.forget_rules(name, "zone-intra", "zone-boundary")
+            assert zone_shown(value()) == model.zones[name]
+
+    @rule(handle=HANDLES, name=ZONES, node=NODES, add=st.booleans())
+    def change_members(self, handle: int, name: str, node: str, add: bool) -> None:
+        graph, model = self.graphs[handle], self.model
+        with self.expecting(
+            lambda: graph.add_to_zone(name, node) if add else graph.remove_from_zone(name, node)
+        ) as value:
+            if name not in model.zones:
+                raise Failed(ErrorCode.ZONE_NOT_FOUND)
+            if add and node not in model.nodes:
+                raise Failed(ErrorCode.NOT_FOUND)
+            members = model.zones[name]["members"]
+            members.add(node) if add else members.discard(node)
+            assert zone_shown(value()) == model.zones[name]
+
+    @rule(handle=HANDLES, name=ZONES, scope=st.sampled_from(["zone-intra", "zone-boundary"]), mode=MODES)
+    def set_zone_enforcement(self, handle: int, name: str, scope: str, mode: Any) -> None:
+        options = {scope.removeprefix("zone-"): mode}
+        with self.expecting(lambda: self.graphs[handle].set_zone_enforcement(name, **options)) as value:
+            if name not in self.model.zones:
+                raise Failed(ErrorCode.ZONE_NOT_FOUND)
+            self.model.zones[name][scope] = mode
+            self.forget_rules(name, scope)
+            assert zone_shown(value()) == self.model.zones[name]
+
+    @rule(handle=HANDLES, name=ZONES)
+    def delete_zone(self, handle: int, name: str) -> None:
+        with self.expecting(lambda: self.graphs[handle].delete_zone(name)) as value:
+            if name not in self.model.zones:
+                raise Failed(ErrorCode.ZONE_NOT_FOUND)
+            del self.model.zones[name]
+            self.forget_rules(name, "zone-intra", "zone-boundary")
+            assert value() is True
+
+    def forget_rules(self, name: str, *scopes: str) -> None:
+        for scope in scopes:
+            self.model.rules.pop((scope, name), None)
 
     # ------------------------------------------------------------------ moving and learning
 
@@ -321,66 +485,107 @@ class GraphMachine(RuleBasedStateMachine):
             model.cursors[actor].nodes = list(dict.fromkeys(nodes))
             assert value() == nodes
 
-    @rule(handle=HANDLES, to=NODES, actor=ACTORS)
-    def transition(self, handle: int, to: str, actor: str) -> None:
-        with self.expecting(lambda: self.graphs[handle].transition(to, actor=actor)) as value:
-            edge, src = self.chosen(to, actor)
-            self.model.move(actor, edge, src, to)
+    @rule(handle=HANDLES, to=NODES, actor=ACTORS, ok=OK)
+    def transition(self, handle: int, to: str, actor: str, ok: bool) -> None:
+        graph = self.graphs[handle]
+        with self.expecting(lambda: graph.transition(to, actor=actor, vars={"ok": ok})) as value:
+            edge, src = self.chosen(to, actor, ok)
+            applied = self.take(actor, edge, src, to, ok)
             outcome = value()
-            assert (outcome.applied, outcome.edge_id, outcome.from_, outcome.to) == (True, edge, src, to)
+            assert (outcome.applied, outcome.edge_id, outcome.from_, outcome.to) == (applied, edge, src, to)
 
-    def chosen(self, to: str, actor: str) -> tuple[str, str]:
+    def take(self, actor: str, edge: str, src: str, to: str, ok: bool) -> bool:
+        """Move in the model, or count the attempt; say whether the move is applied."""
+        model, known = self.model, self.graphs[0].get_edge(edge)
+        assert known is not None
+        if model.decision(edge, ok)[0] < 2:
+            model.teach(edge, ok)
+            model.move(actor, edge, src, to)
+            return True
+        count = self.attempts.setdefault((edge, known.created_seq), [0, 0])
+        if count[0] < RECORDED_A_MINUTE:
+            count[0] += 1
+            model.teach(edge, ok)
+            model.stats.setdefault(("edge", edge), Stat()).blocks += 1
+        else:
+            count[1] += 1
+        return False
+
+    def chosen(self, to: str, actor: str, ok: bool) -> tuple[str, str]:
         if to not in self.model.nodes:
             raise Failed(ErrorCode.NOT_FOUND)
         if not self.model.active(to):
             raise Failed(ErrorCode.ILLEGAL_TRANSITION)
-        for edge, src, dst in self.model.out(actor):
-            if dst == to:
-                return edge, src
-        raise Failed(ErrorCode.ILLEGAL_TRANSITION)
+        ways = [(edge, src) for edge, src, dst in self.model.edges_out(actor) if dst == to]
+        if not ways:
+            raise Failed(ErrorCode.ILLEGAL_TRANSITION)
+        return min(ways, key=lambda way: self.model.decision(way[0], ok)[0])
 
-    @rule(handle=HANDLES, id=EDGES, actor=ACTORS)
-    def transition_by_edge(self, handle: int, id: str, actor: str) -> None:
-        model = self.model
-        with self.expecting(lambda: self.graphs[handle].transition(edge_id=id, actor=actor)) as value:
+    @rule(handle=HANDLES, id=EDGES, actor=ACTORS, ok=OK)
+    def transition_by_edge(self, handle: int, id: str, actor: str, ok: bool) -> None:
+        model, graph = self.model, self.graphs[handle]
+        with self.expecting(lambda: graph.transition(edge_id=id, actor=actor, vars={"ok": ok})) as value:
             if id not in model.edges:
                 raise Failed(ErrorCode.NOT_FOUND)
-            legal = {edge: (src, dst) for edge, src, dst in model.out(actor)}
-            if id not in legal:
+            possible = {edge: (src, dst) for edge, src, dst in model.edges_out(actor)}
+            if id not in possible:
                 raise Failed(ErrorCode.ILLEGAL_TRANSITION)
-            model.move(actor, id, *legal[id])
-            assert value().edge_id == id
+            applied = self.take(actor, id, *possible[id], ok)
+            assert (value().edge_id, value().applied) == (id, applied)
 
-    @precondition(lambda self: any(self.model.out("developer")))
-    @rule(handle=HANDLES, data=st.data(), count=st.integers(1, 4))
-    def walk(self, handle: int, data: st.DataObject, count: int) -> None:
+    @precondition(lambda self: any(self.model.edges_out("developer")))
+    @rule(handle=HANDLES, data=st.data(), count=st.integers(1, 4), ok=OK)
+    def walk(self, handle: int, data: st.DataObject, count: int, ok: bool) -> None:
         for _ in range(count):
-            legal = list(self.model.out("developer"))
-            if legal:
-                edge, src, to = data.draw(st.sampled_from(legal))
-                outcome = self.graphs[handle].transition(to, edge_id=edge).unwrap()
-                self.model.move("developer", edge, src, to)
-                assert (outcome.edge_id, outcome.from_, outcome.to) == (edge, src, to)
+            possible = list(self.model.edges_out("developer"))
+            if possible:
+                edge, src, to = data.draw(st.sampled_from(possible))
+                outcome = self.graphs[handle].transition(to, edge_id=edge, vars={"ok": ok}).unwrap()
+                applied = self.take("developer", edge, src, to, ok)
+                assert (outcome.applied, outcome.edge_id, outcome.from_) == (applied, edge, src)
 
-    @rule(handle=HANDLES, to=st.none() | NODES, reward=st.none() | REWARDS, actor=ACTORS)
-    def step(self, handle: int, to: str | None, reward: float | None, actor: str) -> None:
+    @rule(handle=HANDLES, data=st.data(), pattern=PATTERNS)
+    def go_again(self, handle: int, data: st.DataObject, pattern: str) -> None:
+        """Along one edge, from its start each time: violations and clean moves in a row."""
+        model = self.model
+        walkable = [
+            name
+            for name, edge in model.edges.items()
+            if edge["kind"] == "transition" and model.active(edge["src"]) and model.active(edge["dst"])
+        ]
+        if not walkable:
+            return
+        telling = [name for name in walkable if model.edges[name]["guard"] == "vars.ok == true"]
+        edge = data.draw(st.sampled_from(walkable + 3 * telling))
+        src, to = model.edges[edge]["src"], model.edges[edge]["dst"]
+        for letter in pattern:
+            ok = letter == "+"
+            self.set_cursor(handle, [src], "developer")
+            outcome = self.graphs[handle].transition(edge_id=edge, vars={"ok": ok}).unwrap()
+            assert outcome.applied == self.take("developer", edge, src, to, ok)
+
+    @rule(handle=HANDLES, to=st.none() | NODES, reward=st.none() | REWARDS, actor=ACTORS, ok=OK)
+    def step(self, handle: int, to: str | None, reward: float | None, actor: str, ok: bool) -> None:
         graph, model = self.graphs[handle], self.model
-        ranked = graph.suggest(actor=actor)
-        with self.expecting(lambda: graph.step(to, reward=reward, actor=actor)) as value:
+        ranked = graph.suggest(actor=actor, vars={"ok": ok})
+        with self.expecting(lambda: graph.step(to, reward=reward, actor=actor, vars={"ok": ok})) as value:
             if not model.cursors[actor].nodes:
                 raise Failed(ErrorCode.INVALID_INPUT)
             best = next((move for move in ranked if to is None or move.to == to), None)
-            if best is None:
-                if to is not None:
-                    self.chosen(to, actor)
+            if best is not None:
+                edge, src, target = best.edge_id, best.from_, best.to
+            elif to is None:
                 raise Failed(ErrorCode.NO_MOVES)
-            model.move(actor, best.edge_id, best.from_, best.to)
-            if reward is not None:
-                model.credit([(best.edge_id, best.to)], reward, 1)
+            else:
+                target = to
+                edge, src = self.chosen(to, actor, ok)
+            applied = self.take(actor, edge, src, target, ok)
+            if reward is not None and applied:
+                model.credit([(edge, target)], reward, 1)
             taken = value()
-            assert (taken.to, taken.suggestion, taken.outcome.edge_id) == (best.to, best, best.edge_id)
-            assert (taken.reward is None) == (reward is None)
-            assert taken.done == (not list(model.out(actor)))
+            assert (taken.to, taken.suggestion, taken.outcome.edge_id) == (target, best, edge)
+            assert (taken.applied, taken.reward is None) == (applied, reward is None or not applied)
+            assert taken.done == (not list(model.out(actor, ok=ok)))
 
     @rule(
         handle=HANDLES,
@@ -429,8 +634,14 @@ class GraphMachine(RuleBasedStateMachine):
 
     @rule(handle=HANDLES, name=NAMES)
     def checkpoint(self, handle: int, name: str) -> None:
+        for (edge, seq), count in self.attempts.items():
+            known = self.graphs[handle].get_edge(edge)
+            if known is not None and known.created_seq == seq and count[1]:
+                self.model.stats.setdefault(("edge", edge), Stat()).blocks += count[1]
+                count[1] = 0
         made = self.graphs[handle].checkpoint(name).unwrap()
         self.checkpoints[name] = (made.seq, copy.deepcopy(self.model))
+        self.marks.append((made.seq + 2, name, self.checkpoints[name]))
 
     @precondition(lambda self: self.checkpoints)
     @rule(handle=HANDLES, name=NAMES)
@@ -441,7 +652,45 @@ class GraphMachine(RuleBasedStateMachine):
             seq, model = self.checkpoints[name]
             self.model = copy.deepcopy(model)
             self.checkpoints = {key: kept for key, kept in self.checkpoints.items() if kept[0] <= seq}
+            self.marks = [mark for mark in self.marks if mark[0] <= seq]
             assert value().seq == seq
+            # A name that had moved on returns, if the snapshot of its older place is still kept.
+            marks = sorted(self.marks, key=lambda mark: mark[0])
+            older = {key: place for _, key, place in marks if key not in self.checkpoints}
+            for listed in self.graphs[handle].list_checkpoints():
+                if listed.name in older:
+                    assert older[listed.name][0] == listed.seq
+                    self.checkpoints[listed.name] = older[listed.name]
+            if self.record > seq:
+                self.recorded(seq + 1)
+            assert self.graphs[handle].store.head().seq == max(seq, self.record)
+
+    def recorded(self, at: int) -> None:
+        """A record of where the log begins names all checkpoints again."""
+        self.record = at
+        self.marks += [(place[0] + 2, name, place) for name, place in self.checkpoints.items()]
+
+    @rule(handle=HANDLES, retain=st.none() | st.integers(0, 12))
+    def compact(self, handle: int, retain: int | None) -> None:
+        graph = self.graphs[handle]
+        head, start = graph.store.head().seq, graph.store.log.start("graph").seq
+        done = graph.compact(retain=retain).unwrap()
+        pruned = max(0, head - (1_000 if retain is None else retain) - start)
+        assert done.pruned == pruned
+        if pruned:
+            assert done.seq == start + pruned
+            self.marks = [mark for mark in self.marks if mark[0] > done.seq]
+            self.recorded(head + 2)
+
+    @rule(handle=HANDLES)
+    def snapshot(self, handle: int) -> None:
+        head = self.graphs[handle].store.head().seq
+        assert self.graphs[handle].snapshot().unwrap().seq == head
+
+    @rule(handle=HANDLES)
+    def rebuild(self, handle: int) -> None:
+        head = self.graphs[handle].store.head().seq
+        assert self.graphs[handle].rebuild().unwrap().last_good_seq == head
 
     @rule(handle=HANDLES, id=NODES, way=st.sampled_from(["good", "failing verb", "exception"]))
     def unit(self, handle: int, id: str, way: str) -> None:
@@ -480,15 +729,23 @@ class GraphMachine(RuleBasedStateMachine):
             assert {node.id: shown(node) for node in graph.recall(limit=1_000)} == self.model.nodes
             for number in range(1, 7):
                 edge = graph.get_edge(f"e{number}")
-                assert (edge and edge_shown(edge)) == self.model.edges.get(f"e{number}")
+                assert (edge is None) == (f"e{number}" not in self.model.edges)
+                assert edge is None or self.shows(edge, f"e{number}")
+            assert {zone.name: zone_shown(zone) for zone in graph.zones()} == self.model.zones
+            for zone in graph.zones():
+                learned = (("zone-intra", zone.learned_intra), ("zone-boundary", zone.learned_boundary))
+                for scope, mode in learned:
+                    assert (mode == "hard") == self.model.rule(scope, zone.name).hard
 
     @invariant()
     def moves_and_statistics_are_those_of_the_model(self) -> None:
         graph = self.graphs[1]
         for actor, cursor in self.model.cursors.items():
             assert graph.cursor(actor=actor) == cursor.nodes
-            moves = [(move.edge_id, move.from_, move.to) for move in graph.legal_moves(actor=actor)]
-            assert moves == list(self.model.out(actor))
+            for ok in (True, False):
+                legal = graph.legal_moves(actor=actor, vars={"ok": ok})
+                moves = [(move.edge_id, move.from_, move.to) for move in legal]
+                assert moves == list(self.model.out(actor, ok=ok))
             ranked = graph.suggest(actor=actor)
             assert [move.edge_id for move in ranked] == [
                 move.edge_id for move in sorted(ranked, key=lambda move: (-move.score, move.edge_id))
@@ -501,6 +758,7 @@ class GraphMachine(RuleBasedStateMachine):
                 if stat is not None and expected is not None:
                     counts = (expected.visits, expected.successes, expected.failures)
                     assert (stat.visits, stat.successes, stat.failures) == counts
+                    assert (stat.soft_violations, stat.blocks) == (expected.softs, expected.blocks)
                     assert math.isclose(stat.ema_reward, expected.ema, abs_tol=1e-9)
 
     @invariant()
@@ -531,7 +789,12 @@ def shown(node: Any) -> dict[str, Any]:
 
 
 def edge_shown(edge: Any) -> dict[str, Any]:
-    return {key: getattr(edge, key) for key in ("src", "dst", "kind", "weight", "version")}
+    keys = ("src", "dst", "kind", "weight", "version", "guard", "enforcement", "learned_enforcement")
+    return {key: getattr(edge, key) for key in keys}
+
+
+def zone_shown(zone: Any) -> dict[str, Any]:
+    return {"members": set(zone.members), "zone-intra": zone.intra, "zone-boundary": zone.boundary}
 
 
 TestGraphMachine = GraphMachine.TestCase

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentloop import Frame, IllegalTransition, MemoryLedgerStore, NodeStatus, RunLedger
+from agentloop._canonical import encode_text
 from agentloop.loop.cycle import (
     CYCLE,
     Aborted,
@@ -35,9 +37,14 @@ from agentloop.loop.cycle import (
 from agentloop.replays import replay
 from tests.agentloop.loop.scenes import TICK, call, make_loop, only, serving, story, verdict
 from tests.agentloop.loop.scenes import RealDuplex as Duplex
+from tests.strategies import json_values
+from tests.tally import tally
 
 TERMINAL = ("node_completed", "node_failed", "tree_failed")
-_SETTINGS = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FULL = os.environ.get("RELIABILITY") == "full"
+_SETTINGS = settings(
+    max_examples=1_000 if FULL else 200, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 texts = st.text(st.characters(codec="utf-8") | st.sampled_from("\ud83d\ude00"), max_size=6)
 tool_calls = st.builds(
@@ -46,6 +53,19 @@ tool_calls = st.builds(
     st.dictionaries(st.sampled_from("nm"), st.integers(0, 3), max_size=1),
     id=st.sampled_from([None, "x", "y"]),
 )
+#: What a model may ask for: any name, any JSON as arguments, cut anywhere, ids that repeat.
+hostile_calls = st.builds(
+    lambda name, raw, cut, call_id: call(name, id=call_id, raw_arguments=raw[:cut]),
+    st.sampled_from(["good", "bad", "nope"]) | texts,
+    json_values(6).map(encode_text)
+    | st.dictionaries(st.text(max_size=3), json_values(3)).map(encode_text)
+    | texts,
+    st.none() | st.integers(0, 30),
+    st.sampled_from([None, "", "x", "y"]) | texts,
+)
+crowds = st.integers(20, 200).map(
+    lambda count: [call("good", {"n": n}, id=f"x{n % 7}") for n in range(count)]
+)
 said = st.one_of(
     texts.map(lambda text: Frame("TEXT", {"text": text})),
     texts.map(lambda text: Frame("TEXT", {"text": text, "final": True})),
@@ -53,6 +73,9 @@ said = st.one_of(
     st.just(Frame("USAGE", {"input_tokens": 2})),
     tool_calls,
     st.lists(tool_calls, min_size=1, max_size=3),
+    hostile_calls,
+    st.lists(hostile_calls, min_size=1, max_size=3),
+    st.integers(0, 5).flatmap(lambda rare: tool_calls if rare else crowds),
 )
 ends = st.sampled_from([Frame("DONE", {}), Frame("ERROR", {"message": "broken"}), ConnectionError("gone")])
 agent_turns = st.lists(st.tuples(st.lists(said, max_size=4), st.none() | ends).map(lambda turn: (*turn[0], turn[1])),
@@ -68,10 +91,10 @@ verdicts = st.lists(
 )
 options = st.fixed_dictionaries(
     {
-        "max_iterations": st.integers(0, 4),
+        "max_iterations": st.sampled_from([2, 1, 3, 4, 0]),
         "max_retries": st.integers(0, 2),
         "evaluator_parse_retries": st.integers(0, 1),
-        "max_tool_calls": st.integers(0, 4),
+        "max_tool_calls": st.integers(0, 4) | st.just(128),
         "parallel_tool_calls": st.booleans(),
         "extra_frames": st.booleans(),
         "protect_terminal": st.booleans(),
@@ -253,6 +276,8 @@ def test_every_run(backend: str, trial: Trial) -> None:
     check_counters(trial)
     check_answers(trial)
     check_ledger(trial)
+    tally("generated runs")
+    tally("generated turns", trial.asked["agent"])
 
 
 EVENTS = st.one_of(

@@ -151,6 +151,8 @@ async def play(limit: int | None, strategy: Any, steps: list[tuple[str, int]]) -
             got.append((frame.content["writer"], frame.content["n"]))
         del running["reader"]
 
+    # A reader that is cancelled with a frame in its hands gives it back, and none is ever lost.
+    given_back = strategy == "block" and any(step == "cancel_read" for step, _ in steps)
     async with anyio.create_task_group() as tasks:
         for step, argument in steps:
             if step == "write" and argument not in running:
@@ -169,13 +171,14 @@ async def play(limit: int | None, strategy: Any, steps: list[tuple[str, int]]) -
                     await anyio.lowlevel.checkpoint()
             stats = buffer.statistics()
             assert stats.written == stats.read + stats.dropped + stats.buffered + stats.discarded
-            assert limit is None or stats.buffered <= limit
+            assert limit is None or stats.buffered <= limit + given_back
         # Nobody waits while the other side is there: what is left waiting lacks its counterpart.
         await anyio.wait_all_tasks_blocked()
         writers = [name for name in running if name != "reader"]
         stats = buffer.statistics()
         if writers:
-            assert stats.buffered == limit
+            assert limit is not None
+            assert limit <= stats.buffered <= limit + given_back
             assert "reader" not in running
         if "reader" in running:
             assert stats.buffered == 0

@@ -13,7 +13,7 @@ from adapters.graph.names import actor_of, move_id, run_node_id, symbolic_id
 from agentloop import AgentLoop, ScriptedAdapter, create_agent_loop, create_default_evaluator_parser
 from agentloop.frames import ERROR, NODE_COMPLETED, TREE_FAILED, Frame
 from agentloop.messages import LoopResult, NodeStatus, ResultReason, RunOutcome
-from graphstate import Adaptogen, Trace, VerbFailed, policy
+from graphstate import Adaptogen, VerbFailed
 from tests.adapters.graph.doubles import RecordingGraph
 
 pytestmark = pytest.mark.anyio
@@ -137,9 +137,9 @@ async def test_v179_a_denied_move_is_told_and_not_rewarded() -> None:
     assert "denied: guard failed: ready" in error.content["message"]
 
 
-async def test_v179_a_denied_move_in_a_real_graph(graph: Adaptogen, monkeypatch: pytest.MonkeyPatch) -> None:
-    denial = Trace(decision="deny", reasons=("guard failed: ready",))
-    monkeypatch.setattr(policy, "decide", lambda *asked, **known: denial)
+async def test_v179_a_denied_move_in_a_real_graph(graph: Adaptogen) -> None:
+    graph.remember("build").unwrap()
+    graph.define_zone("fence", ["build"], boundary="hard").unwrap()
     _, frames = await played(loop(GraphBridge(graph, node_id="build"), DONE))
 
     assert [frame.content["phase"] for frame in frames if frame.type == ERROR] == ["graph"]

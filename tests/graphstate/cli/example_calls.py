@@ -9,11 +9,14 @@ from graphstate.adaptogen import Adaptogen
 
 __all__ = ("EXAMPLES", "sow")
 
+#: Where the log of in.jsonl ends.
+ELSEWHERE = "1:0bae68582bfe0f9df7d6bd012231d3b0a22bb940c367a20990be54ed2f515315"
+
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "status": (),
     "render": (),
     "suggest": ("--vars", '{"ok": true}'),
-    "explain": ("b", "--edge-id", "ab", "--vars", "{}"),
+    "explain": ("b", "--edge-id", "ab", "--head", "a", "--vars", "{}"),
     "legal-moves": ("--vars", "{}"),
     "ready": ("a", "b"),
     "topo": (),
@@ -22,9 +25,31 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         *("--text", "alpha", "--kind", "fact", "--tag", "red", "--status", "active"),
         *("--limit", "3", "--id", "a", "--embedding", "[1, 0]"),
     ),
-    "history": ("5", "--type", "NodeUpserted", "--node", "a", "--edge", "a", "--from-seq", "1"),
+    "history": (
+        *(
+            "5",
+            "--type",
+            "NodeUpserted",
+            "--node",
+            "a",
+            "--edge",
+            "a",
+            "--by",
+            "developer",
+            "--from-seq",
+            "1",
+        ),
+    ),
+    "changes": ("1", "--cuts", "0", "--limit", "2"),
+    "watch": ("--after", "0", "--limit", "1", "--interval-ms", "10"),
+    "graph": (),
+    "dot": (),
+    "orient": ("--vars", "{}"),
+    "optimize": ("--min-age", "0"),
+    "validate": (),
     "metrics": (),
-    "verify": ("--deep",),
+    "head": (),
+    "verify": ("--deep", "--expect-head", f"0:{'0' * 64}"),
     "describe": (),
     "remember": (
         *("new", "--kind", "task", "--label", "New one", "--payload", '{"x": 1}', "--tags", "p,q"),
@@ -32,30 +57,88 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "link": (
         *("a", "c", "--id", "ac", "--kind", "transition", "--label", "go", "--weight", "2.5"),
-        *("--enforcement", "soft", "--upsert", "--expect-version", "0", "--cause", "second"),
+        *(
+            "--enforcement",
+            "soft",
+            "--upsert",
+            "--expect-version",
+            "0",
+            "--cause",
+            "second",
+            "--reason",
+            "a way",
+        ),
     ),
     "depend": ("c", "a", "--id", "dep", "--label", "first a", "--cause", "third"),
-    "unlink": ("ab", "--cause", "fourth"),
+    "unlink": ("ab", "--reason", "not used", "--cause", "fourth"),
     "archive": ("c", "--cause", "fifth"),
     "deprecate": ("c", "--cause", "sixth"),
-    "cursor": ("a", "b", "--cause", "seventh"),
-    "transition": ("b", "--edge-id", "ab", "--vars", "{}", "--cause", "eighth"),
+    "cursor": ("a", "b", "--reason", "start over", "--cause", "seventh"),
+    "transition": ("b", "--edge-id", "ab", "--head", "a", "--vars", "{}", "--cause", "eighth"),
     "step": ("b", "--reward", "0.5", "--vars", "{}", "--cause", "ninth"),
     "reward": (*("1", "--edge-id", "ab", "--trace", "--depth", "3", "--lambda", "0.5", "--cause", "tenth"),),
+    "plan": (
+        "--spec",
+        '{"nodes": ["p", "q"], "transitions": [["p", "q"]], "cursor": ["p"]}',
+        "--cause",
+        "13th",
+    ),
+    "reweight": ("--cause", "14th"),
+    "self-iterate": ("--min-age", "0", "--cause", "15th"),
+    "gc": ("--min-age", "0", "--cause", "16th"),
+    "split": ("a", "a2", "ab", "--expect-version", "1", "--cause", "17th"),
+    "merge-states": (*("a", "b", "--expect-version", "1", "--expect-gone-version", "1", "--cause", "18th"),),
+    "pin": ("a", "--cause", "19th"),
+    "unpin": ("a", "--cause", "20th"),
+    "repair": ("--cause", "21st"),
     "checkpoint": ("later", "--cause", "eleventh"),
     "rollback": ("start", "--reason", "as an example"),
     "checkpoints": (),
+    "cuts": (),
+    "snapshot": ("--cause", "thirteenth"),
+    "compact": ("2", "--cause", "fourteenth"),
+    "rebuild": (),
     "tunables": (),
-    "set-tunable": ("explore", '"greedy"', "--cause", "twelfth"),
+    "set-tunable": ("explore", '"greedy"', "--reason", "no experiments", "--cause", "twelfth"),
+    "export": ("out.jsonl", "--overwrite"),
+    "import": ("in.jsonl", "--merge", "--on-conflict", "ours", "--expect-head", ELSEWHERE),
+    "branch": ("apart.db",),
+    "merge": ("branch.db", "--on-conflict", "theirs", "--cause", "thirteenth"),
+    "enforce": ("ab", "hard", "--reason", "it matters", "--cause", "c13"),
+    "zone-define": (
+        *("yard", "a,b", "--intra", "off", "--boundary", "hard", "--reason", "safe", "--cause", "c14"),
+    ),
+    "zone-enforce": ("yard", "--intra", "hard", "--boundary", "off", "--reason", "closed", "--cause", "c15"),
+    "zone-add": ("yard", "a", "--reason", "belongs", "--cause", "c16"),
+    "zone-remove": ("yard", "c", "--reason", "left", "--cause", "c17"),
+    "zone-list": (),
+    "zone-delete": ("yard", "--reason", "open", "--cause", "c18"),
+    "zone-derive": (
+        *("a", "--predicate", "toTags has 'red'", "--ratify", "--name", "red", "--intra", "off"),
+        *("--boundary", "soft", "--cause", "c19"),
+    ),
+    "lock": ("edge", "ab", "--reason", "agreed", "--cause", "c20"),
+    "unlock": ("tunables", "--reason", "tuning", "--cause", "c21"),
+    "locks": (),
 }
 
 
 def sow(path: Path) -> None:
-    """Make a file with nodes a, b, c, an edge ab, a checkpoint start, the cursor on a."""
+    """Make a file with nodes a, b, c, an edge ab, a zone yard, a checkpoint start, the cursor on a.
+
+    Beside it lie in.jsonl, the bundle of another graph, and branch.db, a branch with news.
+    """
+    with Adaptogen.open(seed=False, now=lambda: 1, rand=lambda: 0.5) as other:
+        other.remember("elsewhere").unwrap()
+        other.export(path.with_name("in.jsonl")).unwrap()
     with Adaptogen.open(path, seed=False) as graph:
         graph.remember("a", label="alpha", kind="fact", tags=["red"], embedding=[1, 0]).unwrap()
         graph.remember("b").unwrap()
         graph.remember("c").unwrap()
         graph.link("a", "b", id="ab").unwrap()
+        graph.define_zone("yard", ["c"], intra="off").unwrap()
+        graph.lock_policy("tunables", reason="measured").unwrap()
         graph.checkpoint("start").unwrap()
         graph.set_cursor(["a"]).unwrap()
+        with graph.branch(path.with_name("branch.db")).unwrap() as branch:
+            branch.remember("news").unwrap()

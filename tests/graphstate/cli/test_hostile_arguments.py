@@ -44,6 +44,7 @@ def test_a_hostile_argument_is_refused_or_is_just_data(
 ) -> None:
     path = tmp_path / "graph.db"
     sow(path)
+    monkeypatch.chdir(tmp_path)
     for call in calls(name):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
         with Adaptogen.open(path, seed=False, read_only=True) as graph:

@@ -16,11 +16,17 @@ from graphstate.adaptogen import Adaptogen
 from graphstate.cli import main
 from graphstate.cli.commands import COMMANDS, help_text
 from graphstate.cli.program import find_database
+from graphstate.events import Draft
 from tests.graphstate.cli.example_calls import EXAMPLES, sow
 
 ROOT = Path(__file__).parents[3]
 
 Run = Callable[..., tuple[int, Json, str]]
+
+
+@pytest.fixture(autouse=True)
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
@@ -58,7 +64,7 @@ def test_every_command_has_an_example_that_uses_all_its_flags() -> None:
 def test_every_command_answers_with_json(name: str, path: Path, run: Run) -> None:
     code, value, err = run(name, *EXAMPLES[name], "--json")
     assert (code, err) == (0, "")
-    assert not isinstance(value, str) or name == "render"
+    assert not isinstance(value, str) or name in ("render", "graph", "dot")
     with Adaptogen.open(path, seed=False) as graph:
         assert graph.verify_integrity(deep=True).ok
 
@@ -71,7 +77,9 @@ def test_a_command_changes_the_file_only_if_it_says_so(name: str, path: Path, ru
     assert changed == (COMMANDS[name].opens not in ("reads", "nothing"))
 
 
-@pytest.mark.parametrize("name", [row.name for row in COMMANDS.values() if row.opens != "makes"])
+@pytest.mark.parametrize(
+    "name", [row.name for row in COMMANDS.values() if row.opens not in ("makes", "itself")]
+)
 def test_only_a_command_that_makes_things_makes_a_file(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -362,7 +370,7 @@ def test_a_signal_ends_the_command_with_its_code_and_nothing_written(
     assert waiting.stderr is not None
     assert waiting.stderr.read() == b""
     with Adaptogen.open(path, seed=False) as graph:
-        assert graph.metrics().events == 7
+        assert graph.metrics().events == 9
         assert graph.verify_integrity(deep=True).ok
 
 
@@ -378,3 +386,113 @@ def test_a_call_imports_nothing_it_does_not_need(path: Path) -> None:
         "agentloop", "anyio", "argparse", "asyncio", "jsonschema", "networkx", "numpy", "openai", "rich",
         "difflib", "sqlite3", "subprocess", "urllib",
     }  # fmt: skip
+
+
+# ------------------------------------------------------------------------------ evolving
+
+
+def test_v140_status_render_and_orient_count_violations(path: Path, run: Run) -> None:
+    assert run("status", "--json")[1]["violations"] == 0
+    with Adaptogen.open(path, seed=False) as graph:
+        graph.archive("a").unwrap()
+    assert run("status", "--json")[1]["violations"] == 1
+    for command in ("status", "render"):
+        assert run(command)[1].splitlines()[-2] == "violations: 1"
+    assert run("orient")[1]["violations"] == 1
+
+
+def test_validate_and_repair_say_by_their_exit_code_whether_all_is_well(path: Path, run: Run) -> None:
+    assert run("validate")[:2] == (0, {"ok": True, "violations": [], "warnings": []})
+    with Adaptogen.open(path, seed=False) as graph:
+        graph.archive("a").unwrap()
+    code, report, _ = run("validate")
+    assert (code, report["violations"][0]["kind"]) == (1, "CursorOnDeadNode")
+    code, repair, _ = run("repair")
+    assert (code, repair["ok"], len(repair["fixed"])) == (0, True, 1)
+    assert run("validate")[0] == 0
+
+
+def test_a_plan_is_given_as_text_or_file_and_makes_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, spec = tmp_path / "new.db", tmp_path / "plan.json"
+    spec.write_text('{"nodes": ["a", "b"], "deps": [["b", "a"]], "cursor": ["a"]}')
+    assert main(["plan", "--spec", f"@{spec}", "--db", str(path)]) == 0
+    assert decode(capsys.readouterr().out)["nodes"] == ["a", "b"]
+    assert main(["plan", "--spec", '{"deps": [["a", "b"]]}', "--db", str(path)]) == 1
+    answer = decode(capsys.readouterr().out)
+    assert (answer["code"], answer["details"]["item"]) == ("CycleRejected", "plan.deps[0]")
+    for words in ([], ["--spec", "[]"], ["--spec", "{"]):
+        assert main(["plan", *words, "--db", str(path)]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [("history", "1"), ("watch", "--limit", "1", "--after")])
+def test_an_event_of_a_strange_type_is_one_line(
+    command: tuple[str, ...], path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Adaptogen.open(path, seed=False) as graph, graph.unit():
+        seq = graph.store.head().seq
+        graph.store.record([Draft("Strange\n8\tForged\x1b[2J", {})], actor=None, trust=None)
+    words = command if command[0] == "history" else (*command, str(seq))
+    assert main([*words, "--db", str(path)]) == 0
+    shown = "Strange\\u{a}8\\u{9}Forged\\u{1b}[2J"
+    assert capsys.readouterr().out == f"{seq + 1}\t{shown}\t{shown}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_survives_a_reader_that_left(
+    name: str, path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as left:
+        monkeypatch.setattr(sys, "stdout", left)
+        assert main([name, *EXAMPLES[name], "--db", str(path)]) == 0
+    assert capsys.readouterr().err == ""
+    with Adaptogen.open(path, seed=False) as graph:
+        assert graph.verify_integrity(deep=True).ok
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_tells_of_a_full_disk(
+    name: str, path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main([name, *EXAMPLES[name], "--db", str(path)]) == 1
+    assert capsys.readouterr().err == "adaptogen: standard output: No space left on device\n"
+    with Adaptogen.open(path, seed=False) as graph:
+        assert graph.verify_integrity(deep=True).ok
+
+
+def test_a_keyed_graph_needs_the_file_of_its_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key, path = tmp_path / "key", str(tmp_path / "keyed.db")
+    key.write_bytes(b"thirty-two bytes nobody may see!")
+    assert main(["remember", "a", "--db", path, "--key-file", str(key)]) == 0
+    assert main(["verify", "--deep", "--db", path, "--key-file", str(key)]) == 0
+    capsys.readouterr()
+    assert main(["get", "a", "--db", path]) == 1
+    answer = decode(capsys.readouterr().out)
+    assert (answer["code"], answer["hint"]) == ("WrongKey", "name its key with --key-file")
+    key.write_bytes(b"another key of thirty-two bytes!")
+    assert main(["get", "a", "--db", path, "--key-file", str(key)]) == 1
+    key.write_bytes(b"short")
+    assert main(["get", "a", "--db", path, "--key-file", str(key)]) == 2
+    assert main(["get", "a", "--db", path, "--key-file", str(tmp_path / "missing")]) == 2
+    out, err = capsys.readouterr()
+    assert "nobody" not in out + err
+    assert "a key has 16 to 4096 bytes" in err
+
+
+def test_head_verify_and_compact_work_together(run: Run) -> None:
+    code, head, _ = run("head", "--json")
+    assert code == 0
+    kept = f"{head['seq']}:{head['hash']}"
+    assert run("head")[1] == f"{kept}\n"
+    assert run("verify", "--expect-head", kept)[0] == 0
+    assert run("compact", "0", "--json")[1]["pruned"] == head["seq"]
+    assert run("compact", "0", "--json")[1]["pruned"] == 2
+    code, report, _ = run("verify", "--expect-head", kept)
+    assert (code, report["ok"]) == (1, False)
+    assert "removed by a compaction" in report["detail"]

@@ -1,0 +1,213 @@
+"""Every number that a public function or option takes: refused where it enters, or documented.
+
+The names are found in the signatures, so that a new one has to say what it accepts.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+import agentloop
+from adapters.openai import create_openai_adapter
+from agentloop import Frame, MemoryLedgerStore, ModelRequest, fork
+from agentloop.checks import create_default_deterministic_checks
+from agentloop.determinism import ManualClock
+from agentloop.errors import AgentLoopConfigError
+from agentloop.factories import create_agent_loop, create_looping_agent_loop
+from agentloop.ledger import Recorder
+from agentloop.models import Retry
+from agentloop.scripted import Sleep
+from agentloop.streams import (
+    FrameBuffer,
+    TurnDuplex,
+    chunks,
+    duplex_pair,
+    from_aiter,
+    from_object_streams,
+    take,
+    tee,
+    timeout,
+    turn_duplex,
+)
+from agentloop.tools import Tool, create_tool_adapter_wrapper
+from tests.agentloop.loop.scenes import loop_options
+from tests.hostile_numbers import NUMBERS
+from tests.tally import tally
+
+pytestmark = pytest.mark.anyio
+
+Take = Callable[[Any], object]
+
+
+async def _frames() -> AsyncIterator[Frame]:
+    yield Frame("TEXT", {})
+
+
+async def _turn(prompt: object, ctx: object) -> AsyncIterator[str]:
+    yield "x"
+
+
+def _bridge(**options: Any) -> object:
+    send, receive = anyio.create_memory_object_stream[Any](1)
+    try:
+        return from_object_streams(receive, send, **options)
+    finally:
+        send.close()
+        receive.close()
+
+
+def _option(make: Callable[..., object], name: str) -> Take:
+    return lambda value: make(**loop_options([], [], **{name: value}))
+
+
+LOOP = ("cleanup_timeout_ms", "evaluator_parse_retries", "max_buffered_output_frames", "max_iterations",
+        "max_retries", "max_tool_calls", "max_tool_output", "run_timeout_ms", "stall_after_ms",
+        "tool_timeout_ms", "turn_timeout_ms")  # fmt: skip
+
+#: How each number is passed, by the public name that takes it and the name it has there.
+PLACES: Mapping[tuple[str, str], Take] = {
+    **{("LoopOptions", name): _option(create_agent_loop, name) for name in LOOP},
+    ("create_looping_agent_loop", "inner_max_iterations"): _option(
+        create_looping_agent_loop, "inner_max_iterations"
+    ),
+    ("create_looping_agent_loop", "max_iterations"): _option(create_looping_agent_loop, "max_iterations"),
+    ("create_looping_agent_loop", "max_buffered_output_frames"): _option(
+        create_looping_agent_loop, "max_buffered_output_frames"
+    ),
+    ("create_tool_adapter_wrapper", "timeout_ms"): lambda v: create_tool_adapter_wrapper({}, timeout_ms=v),
+    ("create_tool_adapter_wrapper", "max_output"): lambda v: create_tool_adapter_wrapper({}, max_output=v),
+    ("Tool", "timeout_ms"): lambda v: Tool(name="t", handler=print, timeout_ms=v),
+    ("Retry", "attempts"): lambda v: Retry(attempts=v),
+    ("Retry", "base_ms"): lambda v: Retry(base_ms=v, max_ms=2**53),
+    ("Retry", "max_ms"): lambda v: Retry(max_ms=v),
+    ("Sleep", "duration_ms"): Sleep,
+    ("ManualClock", "start_ms"): ManualClock,
+    ("ModelRequest", "temperature"): lambda v: ModelRequest(messages=(), temperature=v),
+    ("ModelRequest", "max_output_tokens"): lambda v: ModelRequest(messages=(), max_output_tokens=v),
+    ("create_default_deterministic_checks", "glob_limit"): lambda v: create_default_deterministic_checks(
+        glob_limit=v
+    ),
+    ("turn_duplex", "limit"): lambda v: turn_duplex(_turn, limit=v),
+    ("TurnDuplex", "limit"): lambda v: TurnDuplex(_turn, limit=v),
+    ("duplex_pair", "limit"): lambda v: duplex_pair(limit=v),
+    ("FrameBuffer", "limit"): FrameBuffer,
+    ("FrameBuffer", "reserve"): lambda v: FrameBuffer(3, reserve=v),
+    ("chunks", "size"): lambda v: chunks(from_aiter(_frames()), v),
+    ("chunks", "within_ms"): lambda v: chunks(from_aiter(_frames()), 3, within_ms=v),
+    ("take", "count"): take,
+    ("fork", "at"): lambda v: fork(MemoryLedgerStore(), "r", at=v),
+    ("tee", "count"): lambda v: tee(from_aiter(_frames()), v),
+    ("tee", "limit"): lambda v: tee(from_aiter(_frames()), limit=v),
+    ("timeout", "timeout_ms"): lambda v: timeout(from_aiter(_frames()), v),
+    ("from_object_streams", "limit"): lambda v: _bridge(limit=v),
+    ("from_object_streams", "close_timeout_ms"): lambda v: _bridge(close_timeout_ms=v),
+    ("openai", "temperature"): lambda v: _openai(temperature=v),
+    ("openai", "max_output_tokens"): lambda v: _openai(max_output_tokens=v),
+    ("openai", "timeout_ms"): lambda v: _openai(timeout_ms=v),
+    ("openai", "connect_timeout_ms"): lambda v: _openai(connect_timeout_ms=v),
+}
+
+
+def _openai(**options: Any) -> object:
+    return create_openai_adapter(model="m", base_url="http://127.0.0.1:1/v1", environ={}, **options)
+
+
+#: What holds numbers that the library itself made: results, reports, entries, frames.
+MADE_HERE = {
+    "Divergence", "Entry", "Frame", "FrameStats", "LedgerEntry", "LedgerReport", "LoopResult", "ReplayReport",
+    "RunOutcome", "RunSummary", "ToolResult",
+}  # fmt: skip
+
+#: Where None is no limit, or the default.
+OPTIONAL = {
+    ("LoopOptions", "max_buffered_output_frames"), ("LoopOptions", "run_timeout_ms"),
+    ("LoopOptions", "stall_after_ms"), ("LoopOptions", "tool_timeout_ms"), ("LoopOptions", "turn_timeout_ms"),
+    ("create_looping_agent_loop", "inner_max_iterations"),
+    ("create_looping_agent_loop", "max_buffered_output_frames"), ("create_tool_adapter_wrapper", "timeout_ms"),
+    ("Tool", "timeout_ms"), ("ModelRequest", "temperature"), ("ModelRequest", "max_output_tokens"),
+    ("turn_duplex", "limit"), ("TurnDuplex", "limit"), ("duplex_pair", "limit"), ("FrameBuffer", "limit"), ("chunks", "within_ms"),
+    ("tee", "limit"), ("from_object_streams", "limit"), ("openai", "temperature"), ("openai", "max_output_tokens"),
+}  # fmt: skip
+#: Where minus zero is zero, and zero is allowed.
+FROM_ZERO = {
+    ("ModelRequest", "temperature"), ("openai", "temperature"), ("chunks", "within_ms"), ("Sleep", "duration_ms"),
+    ("from_object_streams", "close_timeout_ms"),
+}  # fmt: skip
+#: Limits that nothing is computed from: any whole number is one.
+UNBOUNDED = {
+    ("create_looping_agent_loop", "max_buffered_output_frames"), ("FrameBuffer", "reserve"),
+    ("turn_duplex", "limit"), ("TurnDuplex", "limit"), ("duplex_pair", "limit"), ("FrameBuffer", "limit"), ("tee", "limit"),
+    ("from_object_streams", "limit"), ("create_default_deterministic_checks", "glob_limit"),
+}  # fmt: skip
+
+
+def numeric(thing: Any) -> set[str]:
+    """Return the names of the numbers that a public thing takes."""
+    if inspect.isclass(thing) and issubclass(thing, msgspec.Struct):
+        annotated = {
+            name: str(kind)
+            for cls in thing.__mro__
+            for name, kind in vars(cls).get("__annotations__", {}).items()
+        }
+    else:
+        try:
+            parameters = inspect.signature(thing).parameters.values()
+        except (TypeError, ValueError):
+            return set()
+        annotated = {each.name: str(each.annotation) for each in parameters}
+    plain = {"int", "float", "int | None", "float | None", "<class 'int'>", "<class 'float'>"}
+    return {name for name, kind in annotated.items() if kind in plain}
+
+
+def test_every_number_that_a_public_name_takes_is_tried() -> None:
+    taken = {
+        (name, number)
+        for name in agentloop.__all__
+        if callable(thing := getattr(agentloop, name)) and name not in MADE_HERE
+        if not (inspect.isclass(thing) and issubclass(thing, BaseException))
+        for number in numeric(thing)
+    }
+    assert taken <= set(PLACES)
+    assert len(taken) >= 25
+
+
+@pytest.mark.parametrize("place", PLACES, ids=".".join)
+async def test_a_number_is_refused_where_it_enters(place: tuple[str, str], anyio_backend: str) -> None:
+    pass_ = PLACES[place]
+    for name, value in NUMBERS.items():
+        allowed = (
+            (value is None and place in OPTIONAL)
+            or (name == "minus zero" and place in FROM_ZERO)
+            or (name in ("2**53 + 1", "2**63", "10**400") and place in UNBOUNDED)
+        )
+        tally("numbers as arguments")
+        if allowed:
+            pass_(value)
+        else:
+            with pytest.raises((TypeError, ValueError, AgentLoopConfigError)):
+                pass_(value)
+
+
+async def test_a_clock_that_says_nonsense_dates_no_entry() -> None:
+    class Broken(ManualClock):
+        said: Any = 0
+
+        def now_ms(self) -> int:
+            said: int = self.said
+            return said
+
+    clock, store = Broken(), MemoryLedgerStore()
+    recorder = Recorder(store, "r", clock)
+    recorder.record("run.opened", {"version": 2})
+    for value in NUMBERS.values():
+        clock.said = value
+        with pytest.raises(TypeError, match="now_ms"):
+            recorder.record("step", {})
+    recorder.flush(sync=True)
+    assert [entry.at for entry in store.read("r")] == [0]
