@@ -15,7 +15,21 @@ import pytest
 
 import agentloop
 from adapters.openai import create_openai_adapter
-from agentloop import Frame, MemoryLedgerStore, ModelRequest, fork
+from agentloop import (
+    Budget,
+    ChunkedProvider,
+    Context,
+    Frame,
+    MemoryLedgerStore,
+    ModelRequest,
+    RetryPolicy,
+    RunConfig,
+    ScriptedProvider,
+    TokenUsage,
+    as_provider,
+    fork,
+    tool,
+)
 from agentloop.checks import create_default_deterministic_checks
 from agentloop.determinism import ManualClock
 from agentloop.errors import AgentLoopConfigError
@@ -66,6 +80,23 @@ def _option(make: Callable[..., object], name: str) -> Take:
     return lambda value: make(**loop_options([], [], **{name: value}))
 
 
+def _field(form: type[Any], name: str) -> Take:
+    return lambda value: form(**{name: value})
+
+
+def _no_core() -> Any:
+    return None
+
+
+def _handler(text: str) -> str:
+    return text
+
+
+BUDGET = ("max_consecutive_failures", "max_model_attempts", "max_model_invocations", "max_steps",
+          "max_tool_attempts", "max_tool_calls", "max_total_tokens", "max_wall_clock_ms", "min_output_tokens")  # fmt: skip
+RETRY = ("base_delay_ms", "jitter", "max_delay_ms")
+CONFIG = ("max_concurrent_tools", "max_result_tokens", "model_timeout_ms", "tool_timeout_ms")
+
 LOOP = ("cleanup_timeout_ms", "evaluator_parse_retries", "max_buffered_output_frames", "max_iterations",
         "max_retries", "max_tool_calls", "max_tool_output", "run_timeout_ms", "stall_after_ms",
         "tool_timeout_ms", "turn_timeout_ms")  # fmt: skip
@@ -107,6 +138,16 @@ PLACES: Mapping[tuple[str, str], Take] = {
     ("timeout", "timeout_ms"): lambda v: timeout(from_aiter(_frames()), v),
     ("from_object_streams", "limit"): lambda v: _bridge(limit=v),
     ("from_object_streams", "close_timeout_ms"): lambda v: _bridge(close_timeout_ms=v),
+    **{("Budget", name): _field(Budget, name) for name in BUDGET},
+    **{("RetryPolicy", name): _field(RetryPolicy, name) for name in RETRY},
+    **{("RunConfig", name): _field(RunConfig, name) for name in CONFIG},
+    ("Context", "tokens"): lambda v: Context(messages=(), tokens=v),
+    ("Context", "max_output_tokens"): lambda v: Context(messages=(), tokens=1, max_output_tokens=v),
+    ("TokenUsage", "prompt_tokens"): lambda v: TokenUsage(prompt_tokens=v),
+    ("TokenUsage", "completion_tokens"): lambda v: TokenUsage(completion_tokens=v),
+    ("ChunkedProvider", "characters"): lambda v: ChunkedProvider(ScriptedProvider([]), characters=v),
+    ("as_provider", "max_output_tokens"): lambda v: as_provider(_no_core(), max_output_tokens=v),
+    ("tool", "timeout_ms"): lambda v: tool(timeout_ms=v)(_handler),
     ("openai", "temperature"): lambda v: _openai(temperature=v),
     ("openai", "max_output_tokens"): lambda v: _openai(max_output_tokens=v),
     ("openai", "timeout_ms"): lambda v: _openai(timeout_ms=v),
@@ -120,8 +161,9 @@ def _openai(**options: Any) -> object:
 
 #: What holds numbers that the library itself made: results, reports, entries, frames.
 MADE_HERE = {
-    "Divergence", "Entry", "Frame", "FrameStats", "LedgerEntry", "LedgerReport", "LoopResult", "ReplayReport",
-    "RunOutcome", "RunSummary", "ToolResult",
+    "AssemblyRequest", "Divergence", "Entry", "FileDivergence", "FileEntry", "FileReplay", "Frame", "FrameStats",
+    "LedgerEntry", "LedgerReport", "LoopResult", "ModelCall", "ReplayReport", "RunFile", "RunOutcome", "RunState",
+    "RunSummary", "ToolExecution", "ToolResult", "ToolRun", "Usage",
 }  # fmt: skip
 
 #: Where None is no limit, or the default.
@@ -133,11 +175,15 @@ OPTIONAL = {
     ("Tool", "timeout_ms"), ("ModelRequest", "temperature"), ("ModelRequest", "max_output_tokens"),
     ("turn_duplex", "limit"), ("TurnDuplex", "limit"), ("duplex_pair", "limit"), ("FrameBuffer", "limit"), ("chunks", "within_ms"),
     ("tee", "limit"), ("from_object_streams", "limit"), ("openai", "temperature"), ("openai", "max_output_tokens"),
+    ("Budget", "max_consecutive_failures"), ("Budget", "max_model_invocations"), ("Budget", "max_steps"),
+    ("Budget", "max_tool_calls"), ("Budget", "max_total_tokens"), ("Budget", "max_wall_clock_ms"),
+    ("RunConfig", "max_result_tokens"), ("RunConfig", "model_timeout_ms"), ("RunConfig", "tool_timeout_ms"),
+    ("Context", "max_output_tokens"), ("tool", "timeout_ms"),
 }  # fmt: skip
 #: Where minus zero is zero, and zero is allowed.
 FROM_ZERO = {
     ("ModelRequest", "temperature"), ("openai", "temperature"), ("chunks", "within_ms"), ("Sleep", "duration_ms"),
-    ("from_object_streams", "close_timeout_ms"),
+    ("from_object_streams", "close_timeout_ms"), ("RetryPolicy", "jitter"),
 }  # fmt: skip
 #: Limits that nothing is computed from: any whole number is one.
 UNBOUNDED = {
