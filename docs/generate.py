@@ -8,6 +8,7 @@ A test compares each page with what this would write, so that none can drift.
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,9 @@ from adapters.openai.chat import _Options as OpenAIOptions  # noqa: E402
 from adapters.tools.shell import _Options as ShellOptions  # noqa: E402
 from agentloop._canonical import encode_text  # noqa: E402
 from agentloop.checks import CHECKS  # noqa: E402
+from agentloop.orchestrator.config import Budget, RetryPolicy, RunConfig  # noqa: E402
+from agentloop.orchestrator.phases import ORCHESTRATION, SELF_LOOPS  # noqa: E402
+from agentloop.outcome import REMEDIES  # noqa: E402
 from agentloop.tasks import task_schema  # noqa: E402
 from graphstate.adaptogen import Adaptogen  # noqa: E402
 from graphstate.cli.commands import EVERYWHERE, GROUPS, Command  # noqa: E402
@@ -32,7 +36,7 @@ from graphstate.guards.language import GUARD_BUDGET, MAX_CACHED, MAX_DEPTH, MAX_
 from graphstate.guards.values import CHARACTERS_PER_UNIT, PAIRS_PER_UNIT, PER_PAIR  # noqa: E402
 from graphstate.manifest import VERBS, describe  # noqa: E402
 
-__all__ = ("PAGES", "adaptogen", "graph_verbs")
+__all__ = ("PAGES", "adaptogen", "graph_verbs", "orchestrator")
 
 NOTE = "<!-- Written by docs/generate.py from the program's own tables; change those. -->"
 
@@ -471,11 +475,116 @@ def guards() -> str:
     )
 
 
+# ------------------------------------------------------------------------- the orchestrator
+
+_ORCHESTRATOR = """
+# The orchestrator
+
+{note}
+
+`agentloop.run(goal, provider=..., tools=...)` works on a goal with a model and its tools. Every
+decision is made by a pure function, `reduce(state, event, config)`, and is on record before
+anything that follows from it is done; so a run replays exactly, and goes on elsewhere if it is
+cut off. [How to run one](../how-to/orchestrator.md).
+
+## Phases
+
+```mermaid
+{diagram}
+```
+
+These events are legal in every phase that is not the last, and are not drawn: {anywhere}.
+
+## Which event may follow where
+
+A dot means that the event is not accepted. {loops} leave the phase as it is; traces, fingerprints
+and counts of steps skip them.
+
+{grid}
+
+## What is done about a failure
+
+Every failure is a value with a class, and each class has one remedy.
+
+| class | remedy | which means |
+|---|---|---|
+{remedies}
+
+A provider, a tool, an assembler or a finalizer says the class itself: by `Err(...)`, or by raising
+`ClassifiedError`. Anything else that is raised is `fatal`.
+
+## Limits
+
+`config={{"budget": {{"max_steps": 3}}}}` is merged over these, key by key; the names on the wire are in
+camel case. `None` takes a limit away where that is said to be possible.
+
+{budget}
+
+### Waits, under `retry`
+
+{retry}
+
+### Deadlines and sizes
+
+{config}
+
+A result of a tool that is longer than `max_result_tokens` is shown in part; from then on the model can
+call `read_more`, which reads on in it.
+
+## The record
+
+The ledger keeps a `fact.*` for each event from outside and a `step` for each decision. A window
+keeps only what it does not share with the one before it, a batch of results only names those that
+stand before it. `read_run_file(store, run)` gives the run as one file (version 2): a header and the
+steps; `replay_file(file, config=...)` says where a run would have gone another way under other
+limits. `file.fingerprint` stands for the path of a run, `file.fingerprint2` also for how its calls
+and the run came out.
+"""
+
+_REMEDY_TEXTS = {
+    "transient": "the same is tried again after a wait, as often as the limits allow",
+    "correctable": "the model is shown the error and answers again",
+    "fatal": "the run fails",
+    "budget": "the run is halted",
+    "cancelled": "the run fails; its caller has stopped it",
+}
+
+
+def orchestrator() -> str:
+    """The page about orchestrated runs."""
+    head, *rows = ORCHESTRATION.to_grid()
+    remedies = (f"| `{name}` | {remedy} | {_REMEDY_TEXTS[name]} |" for name, remedy in REMEDIES.items())
+    return _ORCHESTRATOR.lstrip().format(
+        note=NOTE,
+        diagram=ORCHESTRATION.to_mermaid(anywhere=False),
+        anywhere=", ".join(f"`{event}`" for event in ORCHESTRATION.anywhere),
+        loops=", ".join(f"`{event}`" for event in sorted(SELF_LOOPS)),
+        grid="\n".join(table(head, rows)),
+        remedies="\n".join(remedies),
+        budget="\n".join(_settings(Budget)),
+        retry="\n".join(_settings(RetryPolicy)),
+        config="\n".join(_settings(RunConfig)),
+    )
+
+
+def _settings(form: type[msgspec.Struct]) -> list[str]:
+    """Return a table of a config's numbers, with what stands above each of them."""
+    says = {
+        name: " ".join(line.strip("#: ") for line in lines.strip().splitlines())
+        for lines, name in re.findall(r"((?:    #: .*\n)+)    (\w+):", inspect.getsource(form))
+    }
+    fields = (one for one in msgspec.structs.fields(form) if one.name in says)
+    return table(
+        ("name", "default", ""), ((f"`{one.name}`", f"`{one.default}`", says[one.name]) for one in fields)
+    )
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/adaptogen.md": adaptogen,
     "reference/graph-events.md": events,
     "reference/graph-verbs.md": graph_verbs,
     "reference/guards.md": guards,
+    "reference/orchestrator.md": orchestrator,
     "reference/task.md": task,
 }
 

@@ -19,8 +19,8 @@ DOORS: dict[str, tuple[str, ...]] = {
     "anyio": ("agentloop.", "adapters."),
     "msgspec": ("agentloop.", "adapters.", "graphstate."),
     "apsw": ("graphstate.store.db",),
-    "jsonschema": ("agentloop.tasks.file", "agentloop.tools", "agentloop.verdict"),
-    "referencing": ("agentloop.tools",),
+    "jsonschema": ("agentloop.schemas", "agentloop.tasks.file", "agentloop.verdict"),
+    "referencing": ("agentloop.schemas",),
     "rich": ("agentloop.cli.", "graphstate.cli.watch"),
     "openai": ("adapters.openai.",),
     "httpx2": ("adapters.openai.",),
@@ -125,9 +125,15 @@ def decoders(tree: ast.AST) -> Iterator[ast.AST]:
         "json": {"loads", "load", "JSONDecoder", "decoder", "scanner"},
         "msgspec": {"json", "msgpack", "yaml", "toml"},
     }
+    makers = {"msgspec.json.schema", "msgspec.json.schema_components"}  # they read types, not texts
+    passed: set[ast.AST] = set()
     for node in ast.walk(tree):
         found: list[str] = []
-        if isinstance(node, ast.ImportFrom):
+        if node in passed:
+            continue
+        if isinstance(node, ast.Attribute) and dotted(node) in makers:
+            passed.add(node.value)
+        elif isinstance(node, ast.ImportFrom):
             found = [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
             found = [alias.name for alias in node.names]
