@@ -113,10 +113,11 @@ _OTHER: Final = re.compile("[^A-Za-z\u00c0-\u024f \t\n\r]")
 def _count_heuristic(text: str) -> int:
     if not text:
         return 0
-    runs: int = sum([(len(run) + 3) // 4 for run in _WORDISH.findall(text)])
+    runs = sum([(len(run) + 3) // 4 for run in _WORDISH.findall(text)])
     others = _OTHER.findall(text)
     astral = sum([other > "\uffff" for other in others])
-    return max(1, runs + len(others) + astral)
+    total: int = runs + len(others) + astral
+    return total or 1
 
 
 #: Four letters a token, every other visible character one, white space free. Code costs more
@@ -162,8 +163,8 @@ def _price_of_character(character: str) -> int:
 
 #: Prices words, digits, indentation, line breaks, CJK, other scripts and symbols each by a rule of
 #: its own. Prose, code, JSON and CJK come out above what the o200k vocabulary makes of them, by
-#: about two fifths on average; what is below (base64, old poems) is so by less than the margin.
-#: `exact_tokenizer` wastes nothing.
+#: about two fifths on average. Long random strings (keys, base64) and old Chinese poems may come
+#: out a tenth below. `exact_tokenizer` wastes nothing.
 PIECEWISE: Final[Tokenizer] = _Counting("piecewise", _count_piecewise, exact=False, additive=True)
 
 
