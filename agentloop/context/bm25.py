@@ -2,9 +2,10 @@
 
 A query walks the postings of its words from the rarest to the commonest. What a word adds to
 its documents is worked out when the word is first asked for, and anew when the collection has
-changed; once the best documents so far cannot be beaten by one that has only the common words
-left, those words are merely looked up. The documents that are left are scored exactly, in the
-order of the query's words, and ranked before they are cut.
+changed. A document that has only the words still to come is passed over once they cannot lift
+it among the best, and a word that is asked for often has its documents in order, so that the
+walk stops early. What is left is scored exactly, in the order of the query's words, and ranked
+before it is cut.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from agentloop.context.words import WordRule
 
 __all__ = ("Bm25Index", "Bm25Retriever", "Document")
 
-#: Postings for which the scores are kept from one query to the next.
-_KEPT: Final = 1_000_000
+#: Postings for which the scores are kept from one query to the next: so many, or half of all.
+_KEPT: Final = 500_000
+#: As often a word has to be asked for, with nothing changed, until its documents are put in order.
+_ASKED_OFTEN: Final = 3
 #: Sums in another order may differ by this part; what is nearer is compared exactly.
 _ROUNDING: Final = 1e-9
 
@@ -46,7 +49,7 @@ class Bm25Index:
     """
 
     __slots__ = (
-        "_documents", "_impacts", "_kept", "_lengths", "_numbers", "_postings", "_total", "_vacant", "b", "k1", "words",
+        "_documents", "_impacts", "_kept", "_lengths", "_numbers", "_postings", "_size", "_total", "_vacant", "b", "k1", "words",
     )  # fmt: skip
 
     def __init__(self, *, k1: float = 1.2, b: float = 0.75, words: WordRule | None = None) -> None:
@@ -58,7 +61,8 @@ class Bm25Index:
         self._vacant: list[int] = []
         #: Word to the documents that have it, and how often.
         self._postings: dict[str, dict[int, int]] = {}
-        self._total = 0
+        #: Words of all documents, and postings.
+        self._total = self._size = 0
         self._impacts: dict[str, _Impacts] = {}
         self._kept = 0
 
@@ -82,8 +86,9 @@ class Bm25Index:
             self._lengths.append(len(words))
         self._numbers[document.id] = number
         self._total += len(words)
-        postings = self._postings
-        for word, times in Counter(words).items():
+        postings, counted = self._postings, Counter(words)
+        self._size += len(counted)
+        for word, times in counted.items():
             if word in postings:
                 postings[word][number] = times
             else:
@@ -98,6 +103,7 @@ class Bm25Index:
         for word in set(self.words(self._document(number).text)):
             holders = self._postings[word]
             del holders[number]
+            self._size -= 1
             if not holders:
                 del self._postings[word]
         self._total -= self._lengths[number]
@@ -139,12 +145,11 @@ class Bm25Index:
         return Passage(id=document.id, text=document.text, score=score, metadata=document.metadata or {})
 
     def _impacts_of(self, word: str) -> _Impacts:
-        found = self._impacts.get(word)
+        found = self._impacts.pop(word, None)
         if found is not None:
+            self._impacts[word] = found  # now the last one to go
             return found
         postings, lengths, count = self._postings[word], self._lengths, len(self._numbers)
-        if self._kept + len(postings) > _KEPT:
-            self._impacts, self._kept = {}, 0
         average = self._total / count
         idf = math.log(1 + (count - len(postings) + 0.5) / (len(postings) + 0.5))
         k1, b, more = self.k1, self.b, self.k1 + 1
@@ -157,16 +162,32 @@ class Bm25Index:
         )
         self._impacts[word] = made
         self._kept += len(postings)
+        most = max(_KEPT, self._size // 2)
+        while self._kept > most and len(self._impacts) > 1:
+            self._kept -= len(self._impacts.pop(next(iter(self._impacts))).by_number)
         return made
 
 
 class _Impacts:
     """What a word adds to the score of each document that has it, and the most it adds to any."""
 
-    __slots__ = ("by_number", "top")
+    __slots__ = ("_asked", "_ordered", "by_number", "top")
 
     def __init__(self, by_number: dict[int, float]) -> None:
         self.by_number, self.top = by_number, max(by_number.values())
+        self._asked, self._ordered = 0, [0][:0]
+
+    def ordered(self) -> list[int] | None:
+        """Return the documents by what the word adds, most first.
+
+        None at first: the order is worth its making where the collection stays as it is.
+        """
+        if not self._ordered:
+            self._asked += 1
+            if self._asked < _ASKED_OFTEN:
+                return None
+            self._ordered = sorted(self.by_number, key=self.by_number.__getitem__, reverse=True)
+        return self._ordered
 
 
 def _candidates(asked: Sequence[tuple[_Impacts, int]], k: int) -> list[int]:
@@ -178,16 +199,25 @@ def _candidates(asked: Sequence[tuple[_Impacts, int]], k: int) -> list[int]:
     """
     rarest_first = sorted(asked, key=lambda one: len(one[0].by_number))
     rest = sum([impacts.top * count for impacts, count in asked])
+    # What the k-th best has at least: one word's k-th best is already one.
+    least = max([_kth(impacts, k) * count for impacts, count in asked])
     scores: dict[int, float] = {}
-    decided = False
     for impacts, count in rarest_first:
-        decided = decided or (len(scores) >= k and rest * (1 + _ROUNDING) < _least(scores, k))
+        # Looking for it costs a walk over the scores: only where the word has many more documents.
+        if k <= len(scores) < len(impacts.by_number) / 4:
+            least = max(least, _least(scores, k))
         rest -= impacts.top * count
-        _add(scores, impacts.by_number, count, only_known=decided)
+        # A document that is new here needs this much from this word to be one of the best.
+        _add(scores, impacts, count, (least - rest) * (1 - _ROUNDING))
     if len(scores) <= k:
         return list(scores)
     least = _least(scores, k) * (1 - _ROUNDING)
     return [number for number, score in scores.items() if score >= least]
+
+
+def _kth(impacts: _Impacts, k: int) -> float:
+    ordered = impacts.ordered()
+    return impacts.by_number[ordered[k - 1]] if ordered is not None and len(ordered) >= k else 0.0
 
 
 def _least(scores: Mapping[int, float], k: int) -> float:
@@ -195,17 +225,47 @@ def _least(scores: Mapping[int, float], k: int) -> float:
     return nlargest(k, scores.values())[-1]
 
 
-def _add(scores: dict[int, float], by_number: Mapping[int, float], count: int, *, only_known: bool) -> None:
-    if not scores and count == 1:
-        scores.update(by_number)
-    elif only_known:
+def _add(scores: dict[int, float], impacts: _Impacts, count: int, needed: float) -> None:
+    """Add what a word adds: to documents that are known, and to new ones it adds enough to."""
+    by_number = impacts.by_number
+    if needed <= 0:
+        if count > 1:
+            by_number = {number: count * each for number, each in by_number.items()}
+        if not scores:
+            scores.update(by_number)
+            return
+        get = scores.get
+        for number, each in by_number.items():
+            scores[number] = get(number, 0.0) + each
+        return
+    new = _new(scores, impacts, count, needed)
+    if len(scores) <= len(by_number):
         for number in scores:
             if number in by_number:
                 scores[number] += count * by_number[number]
     else:
-        get = scores.get
         for number, each in by_number.items():
-            scores[number] = get(number, 0.0) + count * each
+            if number in scores:
+                scores[number] += count * each
+    scores.update(new)
+
+
+def _new(scores: Mapping[int, float], impacts: _Impacts, count: int, needed: float) -> dict[int, float]:
+    if impacts.top * count < needed:
+        return {}
+    by_number, ordered, new = impacts.by_number, impacts.ordered(), {}
+    if ordered is None:
+        for number, each in by_number.items():
+            if count * each >= needed and number not in scores:
+                new[number] = count * each
+        return new
+    for number in ordered:
+        score = count * by_number[number]
+        if score < needed:
+            break
+        if number not in scores:
+            new[number] = score
+    return new
 
 
 class Bm25Retriever:

@@ -12,7 +12,7 @@ from agentloop.context.sections import Block, Section, groups_of, render
 from agentloop.context.tokens import CountedTexts, message_text
 from agentloop.messages import Message
 
-__all__ = ("Filled", "fill")
+__all__ = ("Filled", "Measured")
 
 
 class Filled:
@@ -52,21 +52,53 @@ class Filled:
 Filled.NOTHING = Filled((), (), 0)
 
 
-def fill(section: Section, allocation: int, want: int, counts: CountedTexts) -> Filled:
-    """Return the section as it is shown within an allocation.
+class Measured:
+    """A section and what its items cost.
 
-    Args:
-        section: What could be shown.
-        allocation: What it may cost.
+    Attributes:
         want: What all of it would cost.
-        counts: What texts cost.
     """
-    if not section.items:
-        return Filled.NOTHING
-    messages = [item.message for item in section.items]
-    if allocation >= want:
-        return Filled(range(len(messages)), render(section, messages, None), want)
-    return _Squeeze(section, messages, allocation, want, counts).filled()
+
+    __slots__ = ("costs", "counts", "messages", "section", "want")
+
+    def __init__(self, section: Section, counts: CountedTexts) -> None:
+        self.section, self.counts = section, counts
+        self.messages = [item.message for item in section.items]
+        #: Of each message by itself; not known of a block.
+        self.costs: list[int] = []
+        if section.block is None:
+            self.costs = counts.messages(self.messages)
+            self.want = sum(self.costs)
+        else:
+            self.want = sum(counts.messages(render(section, self.messages, None)))
+
+    def fill(self, allocation: int) -> Filled:
+        """Return the section as it is shown within an allocation."""
+        if allocation >= self.want:
+            if not self.messages:
+                return Filled.NOTHING
+            return Filled(range(len(self.messages)), render(self.section, self.messages, None), self.want)
+        section = self.section
+        if section.block is None and section.elision_note is None and section.overflow == "drop":
+            if not any([message.tool_calls or message.role == "tool" for message in self.messages]):
+                return self._pass_over(allocation)
+        return _Squeeze(self, allocation).filled()
+
+    def _pass_over(self, allocation: int) -> Filled:
+        """Do the same as `_Squeeze` for the usual section: no groups, no note, nothing cut."""
+        kept: list[int] = []
+        used, next_at, costs = 0, self.want, self.costs
+        backwards = self.section.fill == "last"
+        for number in range(len(costs) - 1, -1, -1) if backwards else range(len(costs)):
+            after = used + costs[number]
+            if after <= allocation:
+                kept.append(number)
+                used = after
+            elif after < next_at:
+                next_at = after
+        if backwards:
+            kept.reverse()
+        return Filled(kept, tuple([self.messages[number] for number in kept]), used, next_at=next_at)
 
 
 class _Squeeze:
@@ -83,13 +115,13 @@ class _Squeeze:
         "_truncated",
     )
 
-    def __init__(
-        self, section: Section, messages: list[Message], allocation: int, want: int, counts: CountedTexts
-    ) -> None:
-        self._section, self._messages, self._allocation, self._counts = section, messages, allocation, counts
-        worst = section.elision_note(len(messages)) if section.elision_note else None
-        self._meter = _meter(section, worst or None, counts)
-        self._next_at: float = want
+    def __init__(self, measured: Measured, allocation: int) -> None:
+        self._section, self._counts, self._allocation = measured.section, measured.counts, allocation
+        self._messages = measured.messages[:]
+        note = self._section.elision_note
+        worst = note(len(self._messages)) if note else None
+        self._meter = _meter(self._section, worst or None, self._counts)
+        self._next_at: float = measured.want
         self._kept: list[Sequence[int]] = []
         self._truncated = 0
 
@@ -133,7 +165,7 @@ class _Squeeze:
         return Filled(kept, messages, used, truncated=self._truncated, note=note, next_at=self._next_at)
 
     def _cost_of(self, messages: Sequence[Message]) -> int:
-        return sum([self._counts.message(message) for message in messages])
+        return sum(self._counts.messages(messages))
 
     # ------------------------------------------------------------------------------ cutting
 
@@ -213,7 +245,7 @@ class _Sum:
 
     def cost(self, group: Sequence[Message]) -> int:
         """Return what the section costs with the group, and with a note about all items."""
-        return self._total + sum([self._counts.message(message) for message in group])
+        return self._total + sum(self._counts.messages(group))
 
     def keep(self, group: Sequence[Message]) -> None:
         """Take the group in."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 
-from agentloop.context.filling import Filled, fill
+from agentloop.context.filling import Filled, Measured
 from agentloop.context.reports import ContextReport, SectionReport
-from agentloop.context.sections import Section, render
+from agentloop.context.sections import Section
 from agentloop.context.tokens import CountedTexts, Tokenizer
 from agentloop.errors import AgentLoopConfigError, ErrorValue
 from agentloop.messages import Message
@@ -79,11 +79,12 @@ class Packed:
 class _Share:
     """One section while it is being packed."""
 
-    __slots__ = ("allocated", "filled", "floored", "section", "slack_given", "want")
+    __slots__ = ("allocated", "filled", "floored", "measured", "section", "slack_given", "want")
 
     def __init__(self, section: Section, counts: CountedTexts) -> None:
         self.section = section
-        self.want = _want(section, counts)
+        self.measured = Measured(section, counts)
+        self.want = self.measured.want
         self.allocated = self.slack_given = 0
         self.floored = False
         self.filled: Filled = Filled.NOTHING
@@ -107,15 +108,6 @@ class _Share:
             starved=included == 0 and self.want > 0,
             note_shown=filled.note is not None,
         )
-
-
-def _want(section: Section, counts: CountedTexts) -> int:
-    if not section.items:
-        return 0
-    if section.block is None:
-        return sum([counts.message(item.message) for item in section.items])
-    (message,) = render(section, [item.message for item in section.items], None)
-    return counts.message(message)
 
 
 def pack(
@@ -155,10 +147,10 @@ def pack(
     _allot([share for share in shares if not share.section.pinned], usable - required)
     for share in shares:
         if not share.floored:
-            share.filled = fill(share.section, share.allocated, share.want, counts)
+            share.filled = share.measured.fill(share.allocated)
     used = sum([share.filled.used for share in shares])
     if used < usable:
-        used += _hand_on(shares, usable - used, counts)
+        used += _hand_on(shares, usable - used)
     return Ok(_packed(shares, budget, usable, used, required, counts.tokenizer))
 
 
@@ -237,7 +229,7 @@ def _top_up(shares: Sequence[_Share], pool: int) -> int:
     return pool
 
 
-def _hand_on(shares: Sequence[_Share], slack: int, counts: CountedTexts) -> int:
+def _hand_on(shares: Sequence[_Share], slack: int) -> int:
     """Give what the filling left over to whoever can show more with it; return what they took."""
     hungry = [share for share in shares if not share.floored and share.filled.next_at < math.inf]
     given, changed = 0, True
@@ -247,7 +239,7 @@ def _hand_on(shares: Sequence[_Share], slack: int, counts: CountedTexts) -> int:
             old = share.filled
             if old.next_at > old.used + slack:
                 continue
-            new = fill(share.section, old.used + slack, share.want, counts)
+            new = share.measured.fill(old.used + slack)
             if (len(new.kept), new.used) <= (len(old.kept), old.used):
                 continue
             share.filled, changed = new, True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -270,6 +270,18 @@ class CountedTexts:
             found = self._message(message)
             self._keep(key, found)
         return found
+
+    def messages(self, messages: Sequence[Message]) -> list[int]:
+        """Return what each message costs."""
+        if self._message is not None:
+            return [self.message(message) for message in messages]
+        known, text = self._counts, self.text
+        costs = []
+        for message in messages:
+            content = message_text(message) if message.tool_calls else message.content
+            cost = known.get(content)
+            costs.append(text(content) if cost is None else cost)
+        return costs
 
     def once(self, message: Message) -> int:
         """Return what a message costs that will not be seen again: nothing is remembered."""
