@@ -7,7 +7,8 @@ AgentLoopError
 ├── BoundExceeded (ValueError)            something is larger than its bound; names it
 ├── SymbolicRefused (ValueError)          a fact that this writer may not write
 ├── InvariantViolation                    the program is wrong: nothing catches this to carry on
-│   └── IllegalTransition                 an event without a row: a bug in a driver
+│   ├── IllegalTransition                 an event without a row: a bug in a driver
+│   └── SchemaRefused                     a tool's schema whose check cannot be bounded
 ├── StreamError
 │   ├── StreamEnded (anyio.ClosedResourceError)     written after the end
 │   ├── StreamAborted (anyio.BrokenResourceError)   the reader has gone
@@ -57,6 +58,7 @@ __all__ = (
     "ModelError",
     "ResumeError",
     "RunNotFound",
+    "SchemaRefused",
     "ScriptExhausted",
     "StreamAborted",
     "StreamBusy",
@@ -149,6 +151,14 @@ class IllegalTransition(InvariantViolation):
             detail={"from": str(phase), "event": event},
         )
         self.phase, self.event, self.legal = phase, event, tuple(sorted(legal))
+
+
+class SchemaRefused(InvariantViolation):
+    """A schema that is none, or whose evaluation could hang, fetch or never end."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"the schema cannot be used: {problem}")
+        self.problem = problem
 
 
 class StreamError(AgentLoopError):

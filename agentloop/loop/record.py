@@ -11,18 +11,17 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-import anyio
-import anyio.to_thread
 import msgspec
 
 from agentloop._canonical import Json, encode_text, quote
 from agentloop.frames import DONE, TEXT, Frame
 from agentloop.ledger.blobs import BLOB_LIMIT
+from agentloop.ledger.commits import Commits
 from agentloop.ledger.recorder import LEDGER_VERSION, Recorder
 from agentloop.loop.cycle import CycleConfig, CycleState, Effect, Emit, Event, event_name
 from agentloop.messages import LoopResult
 
-__all__ = ("DRIVER", "Commits", "OutDigest", "RunRecord", "effect_names")
+__all__ = ("DRIVER", "OutDigest", "RunRecord", "effect_names")
 
 #: What ``run.opened`` calls this driver.
 DRIVER: Final = "agent_loop"
@@ -89,37 +88,6 @@ def _step_form(before: str, event: str, after: str, effects: tuple[str, ...]) ->
 def effect_names(effects: Sequence[Emit | str]) -> list[str]:
     """Return what a step records of its effects: the types of frames, and the orders."""
     return [effect.type if type(effect) is Emit else str(effect) for effect in effects]
-
-
-class Commits:
-    """Hands what a recorder holds to its store, one call at a time.
-
-    What waits for a disk to sync goes through a worker; what does not is cheaper than the hop
-    there.
-
-    Attributes:
-        may_give_up: A cancellation leaves a worker behind that does not come back. Without it a
-            commit that has begun is done or has failed, whoever is cancelled.
-    """
-
-    __slots__ = ("_recorder", "_slot", "_sync", "may_give_up")
-
-    def __init__(self, recorder: Recorder, *, sync: bool) -> None:
-        self._recorder, self._sync, self.may_give_up = recorder, sync, False
-        self._slot: anyio.CapacityLimiter | None = None
-
-    async def __call__(self) -> None:
-        """Hand over everything recorded so far."""
-        if not (self._sync and self._recorder.blocking):
-            self.now()
-            return
-        if self._slot is None:
-            self._slot = anyio.CapacityLimiter(1)
-        await anyio.to_thread.run_sync(self.now, limiter=self._slot, abandon_on_cancel=self.may_give_up)
-
-    def now(self) -> None:
-        """The same on the calling thread."""
-        self._recorder.flush(sync=self._sync)
 
 
 class RunRecord:
