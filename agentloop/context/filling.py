@@ -8,11 +8,12 @@ from typing import ClassVar
 
 import msgspec
 
+from agentloop.context.reports import SectionReport
 from agentloop.context.sections import Block, Section, groups_of, render
 from agentloop.context.tokens import CountedTexts, message_text
 from agentloop.messages import Message
 
-__all__ = ("Filled", "Measured")
+__all__ = ("Filled", "Share")
 
 
 class Filled:
@@ -44,45 +45,71 @@ class Filled:
         self.kept, self.messages, self.used = kept, messages, used
         self.truncated, self.note, self.next_at = truncated, note, next_at
 
-    def ids(self, section: Section) -> tuple[str, ...]:
-        """Return the ids of the items shown."""
-        return tuple([section.items[number].id for number in self.kept])
-
 
 Filled.NOTHING = Filled((), (), 0)
 
 
-class Measured:
-    """A section and what its items cost.
+class Share:
+    """A section while it is being packed.
 
     Attributes:
         want: What all of it would cost.
+        allocated: What it may cost.
+        slack_given: How much of that others left over.
+        floored: It gets nothing, because it would get too little.
+        filled: What is shown of it.
     """
 
-    __slots__ = ("costs", "counts", "messages", "section", "want")
+    __slots__ = (
+        "allocated", "costs", "counts", "filled", "floored", "messages", "section", "slack_given", "want",
+    )  # fmt: skip
 
     def __init__(self, section: Section, counts: CountedTexts) -> None:
         self.section, self.counts = section, counts
-        self.messages = [item.message for item in section.items]
-        #: Of each message by itself; not known of a block.
-        self.costs: list[int] = []
-        if section.block is None:
-            self.costs = counts.messages(self.messages)
-            self.want = sum(self.costs)
-        else:
-            self.want = sum(counts.messages(render(section, self.messages, None)))
+        self.messages = messages = [item.message for item in section.items]
+        #: Of each message that is shown if all are.
+        self.costs = counts.messages(messages if section.block is None else render(section, messages, None))
+        self.want = sum(self.costs)
+        self.allocated = self.slack_given = 0
+        self.floored = False
+        self.filled = Filled.NOTHING
 
     def fill(self, allocation: int) -> Filled:
         """Return the section as it is shown within an allocation."""
+        section, messages = self.section, self.messages
         if allocation >= self.want:
-            if not self.messages:
-                return Filled.NOTHING
-            return Filled(range(len(self.messages)), render(self.section, self.messages, None), self.want)
-        section = self.section
-        if section.block is None and section.elision_note is None and section.overflow == "drop":
-            if not any([message.tool_calls or message.role == "tool" for message in self.messages]):
-                return self._pass_over(allocation)
+            shown = tuple(messages) if section.block is None else render(section, messages, None)
+            return Filled(range(len(messages)), shown, self.want)
+        usual = section.block is None and section.elision_note is None and section.overflow == "drop"
+        if usual and not _any_calls(messages):
+            return self._pass_over(allocation)
         return _Squeeze(self, allocation).filled()
+
+    def ids(self) -> tuple[str, ...]:
+        """Return the ids of the items shown."""
+        items = self.section.items
+        return tuple([items[number].id for number in self.filled.kept])
+
+    def report(self) -> SectionReport:
+        """Return how the section fared."""
+        section, filled = self.section, self.filled
+        total, included = len(self.messages), len(filled.kept)
+        return SectionReport(
+            id=section.id,
+            priority=section.priority,
+            pinned=section.pinned,
+            fill=section.fill,
+            requested=self.want,
+            allocated=self.allocated,
+            used=filled.used,
+            slack_given=self.slack_given,
+            items_total=total,
+            items_included=included,
+            items_dropped=total - included,
+            items_truncated=filled.truncated,
+            starved=included == 0 and self.want > 0,
+            note_shown=filled.note is not None,
+        )
 
     def _pass_over(self, allocation: int) -> Filled:
         """Do the same as `_Squeeze` for the usual section: no groups, no note, nothing cut."""
@@ -101,6 +128,13 @@ class Measured:
         return Filled(kept, tuple([self.messages[number] for number in kept]), used, next_at=next_at)
 
 
+def _any_calls(messages: Sequence[Message]) -> bool:
+    for message in messages:  # noqa: SIM110 - a generator takes twice as long, and this is asked often
+        if message.tool_calls or message.role == "tool":
+            return True
+    return False
+
+
 class _Squeeze:
     """A section that does not fit as a whole."""
 
@@ -115,13 +149,13 @@ class _Squeeze:
         "_truncated",
     )
 
-    def __init__(self, measured: Measured, allocation: int) -> None:
-        self._section, self._counts, self._allocation = measured.section, measured.counts, allocation
-        self._messages = measured.messages[:]
+    def __init__(self, share: Share, allocation: int) -> None:
+        self._section, self._counts, self._allocation = share.section, share.counts, allocation
+        self._messages = share.messages[:]
         note = self._section.elision_note
         worst = note(len(self._messages)) if note else None
         self._meter = _meter(self._section, worst or None, self._counts)
-        self._next_at: float = measured.want
+        self._next_at: float = share.want
         self._kept: list[Sequence[int]] = []
         self._truncated = 0
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
 from typing import Final
 
-from agentloop.context.filling import Filled, Measured
-from agentloop.context.reports import ContextReport, SectionReport
+from agentloop.context.filling import Share
+from agentloop.context.reports import ContextReport
 from agentloop.context.sections import Section
 from agentloop.context.tokens import CountedTexts, Tokenizer
 from agentloop.errors import AgentLoopConfigError, ErrorValue
@@ -27,7 +28,7 @@ __all__ = ("DEFAULT_SAFETY_MARGIN", "ContextBudget", "Packed", "pack")
 #: Kept back while the tokenizer is not the model's own.
 DEFAULT_SAFETY_MARGIN: Final = 0.08
 
-_BY_PRIORITY: Final = attrgetter("section.priority", "section.id")
+_BY_PRIORITY: Final = attrgetter("priority", "id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,40 +77,6 @@ class Packed:
     included: dict[str, tuple[str, ...]]
 
 
-class _Share:
-    """One section while it is being packed."""
-
-    __slots__ = ("allocated", "filled", "floored", "measured", "section", "slack_given", "want")
-
-    def __init__(self, section: Section, counts: CountedTexts) -> None:
-        self.section = section
-        self.measured = Measured(section, counts)
-        self.want = self.measured.want
-        self.allocated = self.slack_given = 0
-        self.floored = False
-        self.filled: Filled = Filled.NOTHING
-
-    def report(self) -> SectionReport:
-        section, filled = self.section, self.filled
-        total, included = len(section.items), len(filled.kept)
-        return SectionReport(
-            id=section.id,
-            priority=section.priority,
-            pinned=section.pinned,
-            fill=section.fill,
-            requested=self.want,
-            allocated=self.allocated,
-            used=filled.used,
-            slack_given=self.slack_given,
-            items_total=total,
-            items_included=included,
-            items_dropped=total - included,
-            items_truncated=filled.truncated,
-            starved=included == 0 and self.want > 0,
-            note_shown=filled.note is not None,
-        )
-
-
 def pack(
     sections: Sequence[Section], budget: ContextBudget, tokenizer: Tokenizer | CountedTexts
 ) -> Result[Packed]:
@@ -137,7 +104,7 @@ def pack(
     )
     if usable <= 0:
         return Err(_no_space(budget, counts.tokenizer))
-    shares = sorted([_Share(section, counts) for section in sections], key=_BY_PRIORITY)
+    shares = [Share(section, counts) for section in sorted(sections, key=_BY_PRIORITY)]
     pinned = [share for share in shares if share.section.pinned]
     required = sum([share.want for share in pinned])
     if required > usable:
@@ -147,7 +114,7 @@ def pack(
     _allot([share for share in shares if not share.section.pinned], usable - required)
     for share in shares:
         if not share.floored:
-            share.filled = share.measured.fill(share.allocated)
+            share.filled = share.fill(share.allocated)
     used = sum([share.filled.used for share in shares])
     if used < usable:
         used += _hand_on(shares, usable - used)
@@ -190,7 +157,7 @@ def _no_space(budget: ContextBudget, tokenizer: Tokenizer) -> ErrorValue:
     )
 
 
-def _overflow(pinned: Sequence[_Share], required: int, usable: int) -> ErrorValue:
+def _overflow(pinned: Sequence[Share], required: int, usable: int) -> ErrorValue:
     sizes = [{"id": share.section.id, "tokens": share.want} for share in pinned]
     named = ", ".join(f"{size['id']} {size['tokens']}" for size in sizes)
     return fatal(
@@ -204,7 +171,7 @@ def _overflow(pinned: Sequence[_Share], required: int, usable: int) -> ErrorValu
 # ---------------------------------------------------------------------------------- passes
 
 
-def _allot(shares: Sequence[_Share], pool: int) -> None:
+def _allot(shares: Sequence[Share], pool: int) -> None:
     """Share the pool by priority: under caps, then without them, then without who got too little."""
     for share in shares:
         cap = share.section.max_share
@@ -218,7 +185,7 @@ def _allot(shares: Sequence[_Share], pool: int) -> None:
     _top_up([share for share in shares if not share.floored], pool)
 
 
-def _top_up(shares: Sequence[_Share], pool: int) -> int:
+def _top_up(shares: Sequence[Share], pool: int) -> int:
     for share in shares:
         if pool <= 0:
             break
@@ -229,7 +196,7 @@ def _top_up(shares: Sequence[_Share], pool: int) -> int:
     return pool
 
 
-def _hand_on(shares: Sequence[_Share], slack: int) -> int:
+def _hand_on(shares: Sequence[Share], slack: int) -> int:
     """Give what the filling left over to whoever can show more with it; return what they took."""
     hungry = [share for share in shares if not share.floored and share.filled.next_at < math.inf]
     given, changed = 0, True
@@ -239,7 +206,7 @@ def _hand_on(shares: Sequence[_Share], slack: int) -> int:
             old = share.filled
             if old.next_at > old.used + slack:
                 continue
-            new = share.measured.fill(old.used + slack)
+            new = share.fill(old.used + slack)
             if (len(new.kept), new.used) <= (len(old.kept), old.used):
                 continue
             share.filled, changed = new, True
@@ -252,7 +219,7 @@ def _hand_on(shares: Sequence[_Share], slack: int) -> int:
 
 
 def _packed(
-    shares: Sequence[_Share],
+    shares: Sequence[Share],
     budget: ContextBudget,
     usable: int,
     used: int,
@@ -273,15 +240,17 @@ def _packed(
         sections=rows,
         dropped_items=sum([row.items_dropped for row in rows]),
     )
-    in_place = sorted(shares, key=_place)
+    # They are in order of priority: only one that stands elsewhere makes sorting necessary.
+    moved = any(share.section.order is not None for share in shares)
+    in_place = sorted(shares, key=_place) if moved else shares
     return Packed(
-        messages=tuple([message for share in in_place for message in share.filled.messages]),
+        messages=tuple(chain.from_iterable([share.filled.messages for share in in_place])),
         tokens=used,
         report=report,
-        included={share.section.id: share.filled.ids(share.section) for share in shares if share.filled.kept},
+        included={share.section.id: share.ids() for share in shares if share.filled.kept},
     )
 
 
-def _place(share: _Share) -> tuple[float, str]:
+def _place(share: Share) -> tuple[float, str]:
     section = share.section
     return (section.priority if section.order is None else section.order), section.id

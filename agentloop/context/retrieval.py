@@ -59,8 +59,8 @@ def fuse(rankings: Sequence[Sequence[Passage]], *, limit: int, k: int = FUSION_K
         for rank, passage in enumerate(ranking, 1):
             scores[passage.id] = scores.get(passage.id, 0.0) + 1 / (k + rank)
             found.setdefault(passage.id, passage)
-    best = sorted(scores, key=lambda id: (-scores[id], id))[:limit]
-    return [msgspec.structs.replace(found[id], score=scores[id]) for id in best]
+    best = sorted(scores, key=lambda name: (-scores[name], name))[:limit]
+    return [msgspec.structs.replace(found[name], score=scores[name]) for name in best]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, cast, runtime_checkable
 
 import msgspec
 
@@ -275,13 +275,11 @@ class CountedTexts:
         """Return what each message costs."""
         if self._message is not None:
             return [self.message(message) for message in messages]
-        known, text = self._counts, self.text
-        costs = []
-        for message in messages:
-            content = message_text(message) if message.tool_calls else message.content
-            cost = known.get(content)
-            costs.append(text(content) if cost is None else cost)
-        return costs
+        known = self._counts.get
+        costs = [None if message.tool_calls else known(message.content) for message in messages]
+        if None in costs:
+            return [self.message(message) for message in messages]
+        return cast("list[int]", costs)
 
     def once(self, message: Message) -> int:
         """Return what a message costs that will not be seen again: nothing is remembered."""

@@ -15,9 +15,10 @@ __all__ = ("STOPWORDS", "WordRule")
 
 #: Words that say nothing about what a text is about.
 STOPWORDS: Final = frozenset(
-    "a an and are as at be but by for from how in is it of on or that the this to was what when where "
-    "which who will with".split()
-)
+    {"a", "an", "and", "are", "as", "at", "be", "but", "by", "for",
+     "from", "how", "in", "is", "it", "of", "on", "or", "that",
+     "the", "this", "to", "was", "what", "when", "where", "which", "who", "will", "with"}
+)  # fmt: skip
 
 _ASCII: Final = re.compile("[a-z0-9_]{2,}")
 _CJK: Final = "\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
