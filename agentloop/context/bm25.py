@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
+from operator import attrgetter
 from typing import Any, Final
 
 from agentloop.context.retrieval import Passage
@@ -118,20 +119,28 @@ class Bm25Index:
 
     # ------------------------------------------------------------------------------- asking
 
-    def search(self, query: str, k: int) -> list[Passage]:
-        """Return the ``k`` best documents for a query, best first; ties by id."""
+    def search(
+        self, query: str, k: int, *, tie: Callable[[Document], Any] = attrgetter("id")
+    ) -> list[Passage]:
+        """Return the ``k`` best documents for a query, best first.
+
+        Args:
+            query: Its words; one that stands twice counts twice.
+            k: How many at most.
+            tie: What orders documents of equal score, the least first; their ids by default.
+        """
         words = [word for word in self.words(query) if word in self._postings]
         if not words or k <= 0:
             return []
         times = Counter(words)
         impacts = {word: self._impacts_of(word) for word in times}
-        found: list[tuple[float, str, int]] = []
+        found: list[tuple[float, Any, int]] = []
         for number in _candidates([(impacts[word], count) for word, count in times.items()], k):
             score = 0.0
             for word in words:
                 score += impacts[word].by_number.get(number, 0.0)
             if score > 0:
-                found.append((-score, self._document(number).id, number))
+                found.append((-score, tie(self._document(number)), number))
         found.sort()
         return [self._passage(number, -score) for score, _, number in found[:k]]
 

@@ -15,7 +15,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from agentloop.errors import TurnError, TurnTimeout
-from agentloop.frames import DONE, ERROR, TEXT, TOOL_CALL, Frame, Role
+from agentloop.frames import CONTEXT, DONE, ERROR, TEXT, TOOL_CALL, Frame, Role
 from agentloop.loop.answers import must_wait
 from agentloop.loop.calls import TurnCalls
 from agentloop.loop.context import LoopContext
@@ -102,11 +102,17 @@ class TurnTaker:
         """
         again, self._again = self._again, None
         prompt = await self._build_prompt(role, again, *arguments)
+        shown = [frame for frame in prompt if frame.type == CONTEXT]
+        if shown:
+            prompt = Prompt(frame for frame in prompt if frame.type != CONTEXT)
         self._number += 1
         if self._record.on:
             whole = self._options.record_prompts == "parts"
             self._record.turn_begun(self._number, role, self._ingress.prompt(prompt), whole=whole)
         work = _TurnWork(TurnFold(role), partial(self._calls, again=again))
+        # What a prompt was made of is part of the turn's record; the adapter is not asked about it.
+        for frame in self._ingress.prompt(shown):
+            self._note(frame, work.fold)
         try:
             self.role = role
             self._watch.allow(self._options.turn_timeout_ms)
