@@ -210,12 +210,16 @@ class LoopReplay:
     def _prompt(self, entry: Entry) -> None:
         role: Role = "evaluator" if entry.data["role"] == "evaluator" else "agent"
         self._fold = TurnFold(role)
+        self._take_frames(self._fold, entry.data.get("about", ()))
 
     def _frames(self, entry: Entry) -> None:
         fold = self._fold
         if fold is None:
             raise Diverged(entry, "turn", entry.data.get("turn"), None)
-        for frame_type, content in entry.data.get("frames", ()):
+        self._take_frames(fold, entry.data.get("frames", ()))
+
+    def _take_frames(self, fold: TurnFold, frames: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        for frame_type, content in frames:
             fold.feed(Frame(frame_type, content))
             if is_forwarded(frame_type, self._forward):
                 self._stage(frame_type, {**content, "role": fold.role} if frame_type == TEXT else content)

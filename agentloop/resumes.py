@@ -17,7 +17,7 @@ from agentloop.checks.trace import trace_entry
 from agentloop.determinism import RunIds
 from agentloop.errors import ResumeError, RunNotFound
 from agentloop.factories import go_on, split_looping_options
-from agentloop.frames import CONTEXT, SYMBOLIC_ASSERTED, TOOL_CALL, Frame, Role
+from agentloop.frames import SYMBOLIC_ASSERTED, TOOL_CALL, Frame, Role
 from agentloop.ledger.chain import NO_ENTRIES
 from agentloop.ledger.reader import Entry, RunLedger
 from agentloop.ledger.recorder import Recorder
@@ -65,8 +65,6 @@ class _Standing(LoopReplay):
         self._calls: dict[str, RecordedCall] = {}
         self._before = OpenTurn(role="agent")
         self._prompt_frames: list[Frame] | None = None
-        #: Whether only the prompt's own CONTEXT frames have come of the turn so far.
-        self._begins = False
         self._turn_role: Role | None = None
         #: What was told when the last decision was on record, and what was found out since.
         self._told: list[Frame] = []
@@ -101,8 +99,8 @@ class _Standing(LoopReplay):
         self._turn_role = self._fold.role
         if not was_open:
             frames = entry.data.get("frames")
-            self._prompt_frames = frames and [Frame(kind, content) for kind, content in frames]
-            self._begins = True
+            about = entry.data.get("about", ())
+            self._prompt_frames = frames and [Frame(kind, content) for kind, content in (*about, *frames)]
         # A turn that was cut off is asked for again: what it had called is still not to be repeated.
         self._before = OpenTurn(role=self._fold.role, calls=self._pending() if was_open else [])
         self._asked, self._calls = [], {}
@@ -113,10 +111,6 @@ class _Standing(LoopReplay):
 
     def _frames(self, entry: Entry) -> None:
         super()._frames(entry)
-        for kind, content in entry.data.get("frames", ()):
-            self._begins = self._begins and kind == CONTEXT
-            if self._begins and self._prompt_frames is not None:
-                self._prompt_frames.insert(0, Frame(kind, content))
         self._asked += [content for kind, content in entry.data.get("frames", ()) if kind == TOOL_CALL]
 
     def _tool_started(self, entry: Entry) -> None:
