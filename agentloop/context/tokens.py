@@ -7,14 +7,14 @@ stands in every window is counted once.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast, runtime_checkable
 
 import msgspec
 
+from agentloop._canonical import Json, encode_text, quote
 from agentloop.errors import AgentLoopConfigError, MissingExtra
 from agentloop.messages import Message, ToolCall
 
@@ -103,6 +103,9 @@ def tokenizer_from(
     """
     return _Counting(name, count, exact, additive)
 
+
+#: Levels of arguments that keep the order of their keys.
+_DEPTH: Final = 60
 
 # -------------------------------------------------------------------------------- heuristics
 
@@ -196,7 +199,7 @@ class _Exact:
         return kept
 
 
-def exact_tokenizer(encoding: str = "o200k_base", *, message_tokens: int = 4) -> MessageTokenizer:
+def exact_tokenizer(*, encoding: str = "o200k_base", message_tokens: int = 4) -> MessageTokenizer:
     """Return a tokenizer that counts as the model does, offline; needs the extra ``tokens``.
 
     Args:
@@ -232,7 +235,21 @@ def message_text(message: Message) -> str:
 def _call_text(call: ToolCall) -> str:
     if call.arguments is None:
         return f"{call.name}({call.raw_arguments or ''})"
-    return f"{call.name}({json.dumps(call.arguments, ensure_ascii=False, separators=(',', ':'))})"
+    return f"{call.name}({_compact(call.arguments, 0)})"
+
+
+def _compact(value: Json, depth: int) -> str:
+    """Return JSON as a model writes it: no spaces, keys in their order."""
+    if depth < _DEPTH:
+        if isinstance(value, Mapping):
+            return (
+                "{"
+                + ",".join(f"{quote(key)}:{_compact(item, depth + 1)}" for key, item in value.items())
+                + "}"
+            )
+        if isinstance(value, (list, tuple)):
+            return "[" + ",".join(_compact(item, depth + 1) for item in value) + "]"
+    return encode_text(value)
 
 
 class CountedTexts:

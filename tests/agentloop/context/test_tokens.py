@@ -115,12 +115,12 @@ def test_exact_counts_are_those_of_the_vocabulary() -> None:
     assert exact.truncate("hello world", 1) == "hello"
     assert exact.truncate("hello world", 0) == ""
     assert exact.count_message(Message(role="user", content="hello world")) == 6
-    assert exact_tokenizer("cl100k_base").name == "toktok:cl100k_base"
+    assert exact_tokenizer(encoding="cl100k_base").name == "toktok:cl100k_base"
 
 
 def test_an_encoding_nobody_knows_is_refused() -> None:
     with pytest.raises(AgentLoopConfigError, match="o200k_base"):
-        exact_tokenizer("p50k")
+        exact_tokenizer(encoding="p50k")
 
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
