@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast, runtime_checkable
 
-import msgspec
-
 from agentloop._canonical import Json, encode_text, quote
 from agentloop.errors import AgentLoopConfigError, MissingExtra
 from agentloop.messages import Message, ToolCall
@@ -266,7 +264,7 @@ class CountedTexts:
     def __init__(self, tokenizer: Tokenizer, *, max_characters: int = 8_000_000) -> None:
         self.tokenizer, self._max = tokenizer, max_characters
         self._message = tokenizer.count_message if isinstance(tokenizer, MessageTokenizer) else None
-        self._counts: dict[str | bytes, int] = {}
+        self._counts: dict[str | tuple[str | None, ...], int] = {}
         self._held = self.counted = 0
 
     def text(self, text: str) -> int:
@@ -281,7 +279,7 @@ class CountedTexts:
         """Return what a message costs, with all that is sent of it."""
         if self._message is None:
             return self.text(message.content if not message.tool_calls else message_text(message))
-        key = msgspec.msgpack.encode(message)
+        key = message.role, message.name, message.call_id, message_text(message)
         found = self._counts.get(key)
         if found is None:
             found = self._message(message)
@@ -304,10 +302,14 @@ class CountedTexts:
             return self._message(message)
         return self.tokenizer.count(message_text(message))
 
-    def _keep(self, key: str | bytes, count: int) -> None:
+    def _keep(self, key: str | tuple[str | None, ...], count: int) -> None:
         self.counted += 1
         self._counts[key] = count
-        self._held += len(key)
+        self._held += _size(key)
         while self._held > self._max and len(self._counts) > 1:
-            self._held -= len(oldest := next(iter(self._counts)))
+            self._held -= _size(oldest := next(iter(self._counts)))
             del self._counts[oldest]
+
+
+def _size(key: str | tuple[str | None, ...]) -> int:
+    return len(key) if isinstance(key, str) else sum(len(part or "") for part in key)

@@ -337,8 +337,11 @@ def test_a_tokenizer_that_knows_messages_charges_them_whole() -> None:
         def count_message(self, message: Message) -> int:
             return len(message.content) + 4
 
-    window = packed([section(size=10, count=20)], 100, tokenizer=PerMessage())
-    assert (window.tokens, len(window.messages)) == (98, 7)
+    counts = CountedTexts(PerMessage())
+    for _ in range(2):
+        window = packed([section(size=10, count=20)], 100, tokenizer=counts)  # type: ignore[arg-type]
+        assert (window.tokens, len(window.messages)) == (98, 7)
+    assert counts.counted == 1
 
 
 def test_blocks_cost_the_same_whether_counted_by_paragraph_or_whole() -> None:
