@@ -29,11 +29,13 @@ from agentloop.schemas import render_schema
 __all__ = (
     "ContextAssembler",
     "ContextConfig",
+    "Found",
     "HistoryOptions",
     "MemoryOptions",
     "RetrievalOptions",
     "create_assembler",
     "default_query",
+    "standard_sections",
 )
 
 QueryOf = Callable[[AssemblyRequest], str]
@@ -151,29 +153,27 @@ class ContextAssembler:
                 What a retriever or a memory raises is passed on.
         """
         found = await self._look_up(request)
-        sections = [*_standard(self.config, request, found), *await self._extra(request)]
+        sections = [*standard_sections(self.config, request, found), *await self._extra(request)]
         native = self._native_tokens(request)
         answer = pack(sections, self._budget(request, native), self._counts)
         if isinstance(answer, Err):
             raise ClassifiedError(msgspec.structs.replace(answer.error, source="context"))
         return self._context(answer.value, found, native)
 
-    async def _look_up(self, request: AssemblyRequest) -> _Found:
-        found, memory, retrieval = _Found(), self.config.memory, self.config.retrieval
+    async def _look_up(self, request: AssemblyRequest) -> Found:
+        memory, retrieval = self.config.memory, self.config.retrieval
+        standing: list[MemoryRecord] = []
+        memories: list[MemoryRecord] = []
+        passages: Sequence[Passage] = ()
         if memory is not None:
-            standing = MemoryQuery(kinds=("instruction",), limit=_INSTRUCTIONS)
-            found.standing = [
-                record
-                for record in await memory.store.recall(standing)
-                if (record.salience or 0) >= memory.standing_salience and record.trust in GIVES_INSTRUCTIONS
-            ]
-            shown = {record.id for record in found.standing}
+            standing = await _standing(memory)
+            shown = {record.id for record in standing}
             query = MemoryQuery(text=memory.query(request), limit=memory.limit + len(shown))
-            recalled = [record for record in await memory.store.recall(query) if record.id not in shown]
-            found.memories = recalled[: memory.limit]
+            memories = [record for record in await memory.store.recall(query) if record.id not in shown]
         if retrieval is not None:
-            found.passages = await retrieval.retriever.retrieve(retrieval.query(request), limit=retrieval.k)
-        return found
+            passages = await retrieval.retriever.retrieve(retrieval.query(request), limit=retrieval.k)
+        most = 0 if memory is None else memory.limit
+        return Found(standing=standing, memories=memories[:most], passages=passages)
 
     async def _extra(self, request: AssemblyRequest) -> Sequence[Section]:
         if self.config.extra_sections is None:
@@ -196,7 +196,7 @@ class ContextAssembler:
             shrink=budget.shrink * request.shrink,
         )
 
-    def _context(self, packed: Packed, found: _Found, native: int) -> Context:
+    def _context(self, packed: Packed, found: Found, native: int) -> Context:
         report = packed.report.to_json()
         report["reserveForOutput"] = self.config.budget.reserve_for_output
         report["notes"] = self._notes(found, native)
@@ -208,7 +208,7 @@ class ContextAssembler:
             retrieval_ids=found.shown(packed),
         )
 
-    def _notes(self, found: _Found, native: int) -> dict[str, Json]:
+    def _notes(self, found: Found, native: int) -> dict[str, Json]:
         notes: dict[str, Json] = {}
         if native:
             notes["nativeToolTokens"] = native
@@ -220,13 +220,14 @@ class ContextAssembler:
         return notes
 
 
-class _Found:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
     """What was looked up for a window."""
 
-    def __init__(self) -> None:
-        self.standing: Sequence[MemoryRecord] = ()
-        self.memories: Sequence[MemoryRecord] = ()
-        self.passages: Sequence[Passage] = ()
+    #: Instructions that are always shown.
+    standing: Sequence[MemoryRecord] = ()
+    memories: Sequence[MemoryRecord] = ()
+    passages: Sequence[Passage] = ()
 
     def shown(self, packed: Packed) -> tuple[str, ...]:
         """Return what feedback goes to: memories that are shown, and passages that ask for it."""
@@ -244,11 +245,21 @@ class _Found:
         return tuple(ids)
 
 
+async def _standing(options: MemoryOptions) -> list[MemoryRecord]:
+    """Return the instructions that are shown whatever is asked."""
+    query = MemoryQuery(kinds=("instruction",), limit=_INSTRUCTIONS)
+    return [
+        record
+        for record in await options.store.recall(query)
+        if (record.salience or 0) >= options.standing_salience and record.trust in GIVES_INSTRUCTIONS
+    ]
+
+
 # -------------------------------------------------------------------------------- sections
 
 
-def _standard(config: ContextConfig, request: AssemblyRequest, found: _Found) -> list[Section]:
-    """Return the sections that have something to say."""
+def standard_sections(config: ContextConfig, request: AssemblyRequest, found: Found) -> list[Section]:
+    """Return the sections of the standard window that have something to say. Pure."""
     blocks = {
         "memory": [_remembered(record) for record in found.memories],
         "retrieval": [f"[{passage.id}] {passage.text}" for passage in found.passages],
@@ -297,7 +308,7 @@ def _described(tool: ToolSpec, bounds: bool) -> str:
     return f"- {tool.name}{render_schema(tool.schema, bounds=bounds)}\n  {tool.description}"
 
 
-def _instructions(config: ContextConfig, found: _Found) -> Section | None:
+def _instructions(config: ContextConfig, found: Found) -> Section | None:
     if config.memory is None:
         return None
     return Section(
@@ -363,7 +374,7 @@ def _summaries(texts: Sequence[str], mark: str) -> Section:
     )
 
 
-def _retrieved(config: ContextConfig, found: _Found, texts: Sequence[str], mark: str) -> Section | None:
+def _retrieved(config: ContextConfig, found: Found, texts: Sequence[str], mark: str) -> Section | None:
     options = config.retrieval
     if options is None:
         return None
@@ -382,7 +393,7 @@ def _retrieved(config: ContextConfig, found: _Found, texts: Sequence[str], mark:
     )
 
 
-def _memories(config: ContextConfig, found: _Found, texts: Sequence[str], mark: str) -> Section | None:
+def _memories(config: ContextConfig, found: Found, texts: Sequence[str], mark: str) -> Section | None:
     options = config.memory
     if options is None:
         return None
