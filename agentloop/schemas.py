@@ -483,7 +483,9 @@ def _library_problems(validator: Any, value: Json) -> list[Problem]:
         )
         for text in _texts(error):
             found[Problem(path, text)] = None
-    return list(found)
+    # A value of the wrong type has no other problem worth telling.
+    mistyped = {one.path for one in found if one.message.startswith("expected ") and ", got " in one.message}
+    return [one for one in found if one.path not in mistyped or ", got " in one.message]
 
 
 def _texts(error: Any) -> list[str]:

@@ -24,6 +24,7 @@ __all__ = (
     "guards",
     "json_values",
     "limits",
+    "model_scripts",
     "overflow_strategies",
     "stream_steps",
     "symbolic_operations",
@@ -306,3 +307,30 @@ def context_sections(draw: st.DrawFn, *, most: int = 5, notes: bool = True) -> l
 
 def _said(text: str) -> Message:
     return Message(role="user", content=text)
+
+
+def model_scripts() -> st.SearchStrategy[list[dict[str, Any]]]:
+    """Scripts of model calls: answers, blanks, failures of each class, calls of tools of each kind."""
+    words = st.sampled_from(["answer", "", "  ", "é \U0001f600", "x" * 700])
+    classes = st.sampled_from(["transient", "transient", "correctable", "fatal", "budget", "cancelled"])
+    failures = classes.map(
+        lambda name: {"failWith": {"class": name, "code": f"a.{name}", "message": f"a {name} failure"}}
+    )
+    too_long = st.just(
+        {"failWith": {"class": "transient", "code": "context.length_exceeded", "message": "too long"}}
+    )
+    names = st.sampled_from(["read", "slow", "write", "flaky", "correctable", "nope", "read", "slow"])
+    ending = st.sampled_from(["fatal", "budget", "cancelled"])
+    arguments = st.sampled_from([{"n": 1}, {"n": 2}, {}, {"n": "x"}])
+    calls = st.lists(
+        st.fixed_dictionaries({"name": names | ending, "args": arguments}), min_size=1, max_size=4
+    )
+    said = st.fixed_dictionaries(
+        {"say": words},
+        optional={
+            "callTools": calls,
+            "stopReason": st.sampled_from(["end_turn", "max_tokens", "tool_use"]),
+            "waitMs": st.integers(1, 2_000),
+        },
+    )
+    return st.lists(said | said | failures | too_long, max_size=8)

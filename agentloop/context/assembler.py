@@ -57,17 +57,23 @@ def default_query(request: AssemblyRequest) -> str:
 class MemoryOptions:
     """What is recalled for every window."""
 
+    #: Where from.
     store: MemoryStore
     #: Records at most, instructions not counted.
     limit: int = 8
+    #: As of a `Section`.
     max_share: float = 0.15
+    #: As of a `Section`.
     min_tokens: int = 0
+    #: From a request to the words that are looked for.
     query: QueryOf = default_query
+    #: Stands above them.
     header: str = "What you already know:"
     #: Instructions of this salience or more stand in a section of their own, whatever is asked.
     standing_salience: float = 0.8
     #: Rather no window than one without them.
     pin_instructions: bool = False
+    #: Stands above those.
     instructions_header: str = "Standing instructions:"
 
 
@@ -75,12 +81,17 @@ class MemoryOptions:
 class RetrievalOptions:
     """What is looked up for every window."""
 
+    #: Where from.
     retriever: Retriever
     #: Passages at most.
     k: int = 6
+    #: As of a `Section`.
     max_share: float = 0.35
+    #: As of a `Section`.
     min_tokens: int = 0
+    #: From a request to the words that are looked for.
     query: QueryOf = default_query
+    #: Stands above them.
     header: str = "Retrieved context:"
     #: The documents are the developer's own: shown as the system's words, without marks.
     trusted: bool = False
@@ -106,12 +117,17 @@ class ContextConfig:
         AgentLoopConfigError: A number that cannot be.
     """
 
+    #: How much there is to fill.
     budget: ContextBudget
     #: Who the model is and how it works; always shown whole.
     system_prompt: str
+    #: What texts cost.
     tokenizer: Tokenizer = PIECEWISE
+    #: What is recalled; None for nothing.
     memory: MemoryOptions | None = None
+    #: What is looked up; None for nothing.
     retrieval: RetrievalOptions | None = None
+    #: How the past is shown.
     history: HistoryOptions = field(default_factory=HistoryOptions)
     #: Describe the tools in the window, unless the provider sends them by itself.
     include_tool_schemas: bool = True

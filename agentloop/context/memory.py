@@ -44,14 +44,19 @@ class MemoryRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         ValueError: An instruction that its writer may not give, or a salience outside 0..1.
     """
 
+    #: Unique within a store.
     id: str
+    #: What is remembered.
     text: str
+    #: What is so, what happened, or what is to be done.
     kind: MemoryKind = "fact"
     #: Milliseconds since 1970.
     created_at: int = 0
     #: 0..1: how much it matters.
     salience: float | None = None
+    #: What it may be filtered by.
     tags: tuple[str, ...] = ()
+    #: Whatever else is to be kept, as JSON; not shown.
     metadata: Mapping[str, Any] = {}
     #: Of who wrote the text, not of who passes it on.
     trust: Trust = "model"

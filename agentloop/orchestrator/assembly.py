@@ -18,7 +18,7 @@ class PassthroughAssembler:
     async def assemble(self, request: AssemblyRequest, /) -> Context:
         lines = []
         if request.tools and not request.native_tools:
-            lines = ["You can call these tools:"]
+            lines = ["You can call the following tools by name:"]
             lines += [f"- {tool.name}: {tool.description}" for tool in request.tools]
         lines += [note for note in (request.note, *request.summaries) if note]
         head = (Message(role="system", content="\n".join(lines)),) if lines else ()

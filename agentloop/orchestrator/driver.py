@@ -12,12 +12,20 @@ from agentloop._canonical import Json
 from agentloop.errors import InvariantViolation
 from agentloop.ledger.chain import NO_ENTRIES
 from agentloop.ledger.recorder import Recorder
-from agentloop.orchestrator.events import CallModel, Effect, Event, RunCancelled, RunStarted
+from agentloop.orchestrator.events import (
+    CallModel,
+    Effect,
+    Event,
+    ModelFrames,
+    RunCancelled,
+    RunStarted,
+    ToolStarted,
+)
 from agentloop.orchestrator.folding import RunFold
 from agentloop.orchestrator.ingress import Ingress
 from agentloop.orchestrator.ledger import FileEntry
 from agentloop.orchestrator.options import RunOptions
-from agentloop.orchestrator.phases import ORCHESTRATION
+from agentloop.orchestrator.phases import ORCHESTRATION, Phase
 from agentloop.orchestrator.recording import FactReader, OrchestratorRecord, effect_kinds
 from agentloop.orchestrator.reducer import reduce
 from agentloop.orchestrator.state import RunState
@@ -52,28 +60,37 @@ class RunDriver:
         self.broken: InvariantViolation | None = None
         self._steps = 0
         self._closed = False
+        #: Whether the run had begun before.
+        self.resumed = standing is not None
         if standing is None:
             goal = self.ingress.text(options.goal)
             self.state = RunState.initial(options.run_id, goal, options.clock.now_ms())
         else:
             self._go_on(standing)
         # Durations by the clock that never goes back; the time a run was not running does not count.
-        self._base = self.state.now - options.clock.monotonic_ms()
+        newest = self._queue[0][0].at if self._queue else self.state.now
+        self._base = max(self.state.now, newest) - options.clock.monotonic_ms()
 
     def _go_on(self, standing: RunFold) -> None:
         self.state, self._steps = standing.state, standing.steps
         self._closed = standing.closed is not None
         if standing.fact is not None:
             self._queue.append((standing.fact, False))
+        elif self.state.phase is Phase.INIT:
+            self._begin()
         self._queue.extend((event, False) for event in standing.emitted)
-        self._effects.extend(standing.effects)
+        if standing.fact is None or isinstance(standing.fact, (ModelFrames, ToolStarted)):
+            self._effects.extend(standing.effects)  # another fact is what answers the effect
 
     def begin(self) -> None:
         """Record the beginning of a new run."""
         options, state = self.options, self.state
         tools = [spec.name for spec in options.tools.specs]
         self.record.opened(state, self.config, seed=options.seed, tools=tools, labels=options.labels)
-        self._queue.append((RunStarted(at=state.started_at, goal=state.goal), True))
+        self._begin()
+
+    def _begin(self) -> None:
+        self.queue(RunStarted(at=self.state.started_at, goal=self.state.goal))
 
     def now(self) -> int:
         """Return the run's time in milliseconds."""

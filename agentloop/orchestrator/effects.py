@@ -230,14 +230,15 @@ class Effects:
     def _answered(self, result: object) -> Event:
         at, ingress = self._driver.now(), self._driver.ingress
         if isinstance(result, Err):
-            return ModelFailed(at=at, error=ingress.error(result.error))
+            error = to_error(ClassifiedError(result.error), source="provider")
+            return ModelFailed(at=at, error=ingress.error(error))
         if not isinstance(result, Ok) or not isinstance(result.value, ModelReply):
             text = f"the provider returned {type(result).__name__}, not Ok of a reply or Err"
             return Fault(at=at, error=fatal("provider.bad_value", text, source="provider"))
         try:
             reply = ingress.struct(result.value, "provider.bad_value")
-        except ClassifiedError as error:
-            return Fault(at=at, error=to_error(error, source="provider"))
+        except ClassifiedError as refused:
+            return Fault(at=at, error=to_error(refused, source="provider"))
         return _succeeded(reply, at)
 
     async def frames(self, effect: CallModel) -> AsyncGenerator[Frame | Event, None]:
@@ -321,7 +322,9 @@ class Effects:
         known = driver.before.executions.get(step_id)
         if known is not None:
             return known
-        read_only, keyed = tools.read_only(call.name), tools.accepts_key(call.name)
+        # What does not exist changes nothing either.
+        read_only = tools.read_only(call.name) or all(spec.name != call.name for spec in tools.specs)
+        keyed = tools.accepts_key(call.name)
         begun_before = step_id in driver.before.started
         if begun_before and not (read_only or keyed):
             execution = _unknown(call, step_id)

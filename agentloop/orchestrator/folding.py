@@ -15,9 +15,9 @@ from agentloop.ledger.reader import Entry
 from agentloop.orchestrator.config import RunConfig, read_config
 from agentloop.orchestrator.events import (
     BackoffElapsed,
+    ContextAssembled,
     Effect,
     Event,
-    ExecuteTools,
     ModelFailed,
     ModelSucceeded,
     ToolsCompleted,
@@ -82,6 +82,9 @@ class RunFold:
             event = self.reader.read(kind, data)
             if event is not None:
                 self.fact = event
+                self._count(event)
+            elif kind == "fact.tool_result":
+                self.waits += len(self.reader.executions[data["step"]].attempts_log)
         return None
 
     def _step(self, data: Mapping[str, Any]) -> Event:
@@ -105,7 +108,6 @@ class RunFold:
         kinds = effect_kinds(effects)
         if data["effects"] != kinds:
             raise Mismatch("effects", data["effects"], kinds)
-        self._count(event)
         self.state = after
         self.emitted.extend(emit)
         if (
@@ -126,8 +128,9 @@ class RunFold:
             self.waits += 1
         elif isinstance(event, (ModelSucceeded, ModelFailed)):
             self.calls += 1
+        elif isinstance(event, ContextAssembled):
+            self.waits += (event.context.report or {}).get("assemblyAttempts", 1) - 1
         elif isinstance(event, ToolsCompleted):
-            self.waits += sum(len(result.attempts_log) for result in event.results)
             self.tool_steps += len(event.results) + len(event.skipped)
 
     def _close(self, data: Mapping[str, Any]) -> None:
@@ -138,11 +141,3 @@ class RunFold:
             if data.get(name) != value:
                 raise Mismatch(name, data.get(name), value)
         self.closed = data
-
-    @property
-    def pending_calls(self) -> ExecuteTools | None:
-        """The batch of tool calls that is being executed, if one is."""
-        for effect in self.effects:
-            if isinstance(effect, ExecuteTools):
-                return effect
-        return None

@@ -8,12 +8,13 @@ once and put together again when they are read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from agentloop._canonical import Json
+from agentloop.frames import REASONING, TEXT, TOOL_CALL, TOOL_RESULT, Frame
 from agentloop.ledger.commits import Commits
 from agentloop.ledger.recorder import LEDGER_VERSION, Recorder
 from agentloop.messages import ToolCall
@@ -21,13 +22,24 @@ from agentloop.orchestrator.config import RunConfig
 from agentloop.orchestrator.events import (
     Effect,
     Event,
+    ModelFrames,
+    ModelSucceeded,
     ToolExecution,
+    ToolsCompleted,
     event_name,
 )
 from agentloop.orchestrator.phases import Phase
 from agentloop.orchestrator.state import RunState
 
-__all__ = ("DRIVER", "FactReader", "OrchestratorRecord", "closing", "effect_kinds", "event_of")
+__all__ = (
+    "DRIVER",
+    "FactReader",
+    "OrchestratorRecord",
+    "closing",
+    "effect_kinds",
+    "event_of",
+    "shown_frames",
+)
 
 #: What ``run.opened`` calls this driver.
 DRIVER: Final = "orchestrator"
@@ -209,3 +221,36 @@ class FactReader:
 
     def _execution(self, each: Json) -> Json:
         return msgspec.to_builtins(self.executions[each]) if isinstance(each, str) else each
+
+
+def shown_frames(event: Event, *, streamed: bool) -> Iterator[Frame]:
+    """Yield the frames an event is shown as: what the model said, and what tools gave.
+
+    Args:
+        event: Of the run.
+        streamed: Whether the reply was shown while it came.
+    """
+    match event:
+        case ModelFrames():
+            for frame in event.frames:
+                yield from _shown(frame)
+        case ModelSucceeded() if not streamed:
+            if event.message.content:
+                yield Frame(TEXT, {"text": event.message.content})
+            for call in event.message.tool_calls:
+                yield Frame(TOOL_CALL, {"id": call.id, "name": call.name, "arguments": call.arguments or {}})
+        case ToolsCompleted():
+            for result in event.results:
+                content = {"id": result.call.id, "name": result.call.name, "ok": result.ok}
+                yield Frame(TOOL_RESULT, {**content, "output": result.content})
+
+
+def _shown(frame: Mapping[str, Any]) -> Iterator[Frame]:
+    match frame["kind"]:
+        case "text":
+            yield Frame(TEXT, {"text": frame["delta"]})
+        case "reasoning":
+            yield Frame(REASONING, {"text": frame["delta"]})
+        case "tool":
+            named = {"id": frame.get("id", ""), "name": frame.get("name", "")}
+            yield Frame(TOOL_CALL, {**named, "raw_arguments": frame["argsDelta"]})

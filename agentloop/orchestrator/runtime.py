@@ -74,7 +74,6 @@ class Orchestrator:
         self.options = options
         self._driver = RunDriver(options, standing=standing, head=head)
         self._effects = Effects(self._driver)
-        self._resumed = standing is not None
         self._scope: anyio.CancelScope | None = None
         self._started = False
 
@@ -114,7 +113,7 @@ class Orchestrator:
 
     async def _drive(self) -> None:
         driver = self._driver
-        if not self._resumed:
+        if not driver.resumed:
             driver.begin()
         while (effect := driver.next_effect()) is not None:
             await driver.commit(effect)
