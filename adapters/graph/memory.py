@@ -124,8 +124,10 @@ class GraphMemory:
         words: Sequence[str | None] = (None,)
         if query.text and query.text.strip():
             words = list(dict.fromkeys(self._words(query.text)))[:_WORDS]
-        # An instruction that nobody may give is a fact: it is looked for among those, too.
-        for kind in NODE_KINDS.values():
+        wanted = set(NODE_KINDS if query.kinds is None else query.kinds)
+        if "fact" in wanted:
+            wanted.add("instruction")  # one that its writer may not give is a fact
+        for kind in [NODE_KINDS[kind] for kind in NODE_KINDS if kind in wanted]:
             for word in words:
                 limit = _MOST if word is None else _FOUND
                 yield from self._graph.recall(kind=kind, status="active", text=word, limit=limit)

@@ -93,7 +93,8 @@ def pack(
         and what each of them costs.
 
     Cost: O(n log n) in the number of sections, and one look-up for each item whose text was
-    counted before.
+    counted before. A block that has to leave something out is counted as a whole for each of
+    its items, unless the tokenizer is ``additive`` as `PIECEWISE` is.
     """
     counts = tokenizer if isinstance(tokenizer, CountedTexts) else CountedTexts(tokenizer)
     problem = _problem(sections)

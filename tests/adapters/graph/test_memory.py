@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from adapters.graph import GraphMemory
+from adapters.graph import GraphBridge, GraphMemory
 from adapters.graph.names import memory_id
+from agentloop import ContextBudget, ContextConfig, MemoryOptions, context_prompt, create_assembler
 from agentloop.context.memory import MemoryQuery, MemoryRecord
 from graphstate import Adaptogen
+from tests.agentloop.loop.scenes import make_loop, play, yes
 
 pytestmark = pytest.mark.anyio
 
@@ -69,6 +71,26 @@ async def test_memories_outlive_the_process(tmp_path: Path) -> None:
     with Adaptogen.open(path, seed=False) as graph:
         (found,) = await GraphMemory(graph).all()
     assert (found.text, found.trust) == ("never send mail", "person")
+
+
+async def test_what_a_run_was_shown_is_told_with_its_outcome(graph: Adaptogen) -> None:
+    memory = GraphMemory(graph)
+    await memory.remember(RULE)
+    await memory.remember(MemoryRecord(id="other", text="nothing of the kind"))
+    config = ContextConfig(
+        budget=ContextBudget(total=4_000), system_prompt="You write.", memory=MemoryOptions(store=memory)
+    )
+    loop = make_loop(
+        ["done"],
+        [yes()],
+        build_agent_prompt=context_prompt(create_assembler(config), goal="Send a mail."),
+        graph=GraphBridge(graph, task="mail"),
+        run_id="R",
+    )
+    await play(loop)
+    run = graph.get_node("run:R")
+    assert run is not None
+    assert run.payload["retrieval_ids"] == ["memory:rule"]
 
 
 def test_ids_of_any_text_become_ids_of_nodes() -> None:
