@@ -18,17 +18,19 @@ _HOMES = {
     ),
     "agentloop.context.assembler": (
         "ContextAssembler",
-        "ContextConfig",
-        "HistoryOptions",
-        "MemoryOptions",
-        "RetrievalOptions",
         "create_assembler",
-        "default_query",
     ),
     "agentloop.context.bm25": (
         "Bm25Index",
         "Bm25Retriever",
         "Document",
+    ),
+    "agentloop.context.config": (
+        "ContextConfig",
+        "HistoryOptions",
+        "MemoryOptions",
+        "RetrievalOptions",
+        "default_query",
     ),
     "agentloop.context.memory": (
         "InProcessMemory",

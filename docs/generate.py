@@ -23,19 +23,18 @@ from adapters.openai.chat import _Options as OpenAIOptions  # noqa: E402
 from adapters.tools.shell import _Options as ShellOptions  # noqa: E402
 from agentloop._canonical import encode_text  # noqa: E402
 from agentloop.checks import CHECKS  # noqa: E402
-from agentloop.context.assembler import (  # noqa: E402
+from agentloop.context.bm25 import Bm25Retriever  # noqa: E402
+from agentloop.context.config import (  # noqa: E402
     ContextConfig,
-    Found,
     HistoryOptions,
     MemoryOptions,
     RetrievalOptions,
-    standard_sections,
 )
-from agentloop.context.bm25 import Bm25Retriever  # noqa: E402
 from agentloop.context.memory import InProcessMemory, MemoryRecord  # noqa: E402
 from agentloop.context.packer import ContextBudget  # noqa: E402
 from agentloop.context.retrieval import Passage  # noqa: E402
 from agentloop.context.sections import Section  # noqa: E402
+from agentloop.context.standard import Found, standard_sections  # noqa: E402
 from agentloop.messages import Message  # noqa: E402
 from agentloop.ports import AssemblyRequest, ToolSpec  # noqa: E402
 from agentloop.tasks import task_schema  # noqa: E402

@@ -8,17 +8,16 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from agentloop.context.assembler import (
-    ContextAssembler,
+from agentloop.context.assembler import ContextAssembler, create_assembler
+from agentloop.context.bm25 import Bm25Retriever, Document
+from agentloop.context.boundaries import mark_for
+from agentloop.context.config import (
     ContextConfig,
     HistoryOptions,
     MemoryOptions,
     RetrievalOptions,
-    create_assembler,
     default_query,
 )
-from agentloop.context.bm25 import Bm25Retriever, Document
-from agentloop.context.boundaries import mark_for
 from agentloop.context.memory import InProcessMemory, MemoryRecord
 from agentloop.context.packer import ContextBudget
 from agentloop.context.retrieval import Passage

@@ -23,7 +23,8 @@ from agentloop import (
     replay,
     resume,
 )
-from agentloop.context.assembler import ContextConfig, MemoryOptions, create_assembler
+from agentloop.context.assembler import create_assembler
+from agentloop.context.config import ContextConfig, MemoryOptions
 from agentloop.context.memory import InProcessMemory, MemoryRecord
 from agentloop.context.packer import ContextBudget
 from agentloop.context.prompts import context_prompt, frames_of, transcript_of
