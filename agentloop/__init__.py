@@ -161,6 +161,7 @@ _HOMES = {
         "Retry",
         "as_duplex",
     ),
+    "agentloop.orchestrator.agent": ("OrchestratedAgent",),
     "agentloop.orchestrator.assembly": ("PassthroughAssembler",),
     "agentloop.orchestrator.config": (
         "Budget",
@@ -260,6 +261,7 @@ _HOMES = {
         "ScriptedAdapter",
         "Sleep",
     ),
+    "agentloop.signatures": ("tool",),
     "agentloop.streams": (
         "BufferDuplex",
         "BufferSink",

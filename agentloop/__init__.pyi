@@ -111,6 +111,7 @@ from agentloop.messages import ToolResult as ToolResult
 from agentloop.messages import Verdict as Verdict
 from agentloop.models import Retry as Retry
 from agentloop.models import as_duplex as as_duplex
+from agentloop.orchestrator.agent import OrchestratedAgent as OrchestratedAgent
 from agentloop.orchestrator.assembly import PassthroughAssembler as PassthroughAssembler
 from agentloop.orchestrator.config import Budget as Budget
 from agentloop.orchestrator.config import RetryPolicy as RetryPolicy
@@ -186,6 +187,7 @@ from agentloop.schemas import ArgumentSchema as ArgumentSchema
 from agentloop.scripted import Expect as Expect
 from agentloop.scripted import ScriptedAdapter as ScriptedAdapter
 from agentloop.scripted import Sleep as Sleep
+from agentloop.signatures import tool as tool
 from agentloop.streams import BufferDuplex as BufferDuplex
 from agentloop.streams import BufferSink as BufferSink
 from agentloop.streams import BufferSource as BufferSource

@@ -5,7 +5,7 @@ Whoever comes later, the model of the next turn included, sees what was let in.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -34,6 +34,9 @@ class Ingress:
 
     def __init__(self, redactor: Redactor | None) -> None:
         self._redactor = redactor
+        #: Messages of the transcript that were let in; it holds them, so their ids stay theirs.
+        self._known: set[int] = set()
+        self._counted = 0
 
     def text(self, text: str) -> str:
         """Return a text as it may be kept."""
@@ -64,11 +67,12 @@ class Ingress:
             bare = msgspec.structs.replace(error, detail={}, message=self.text(str(error.message)))
             return self.struct(bare, "error.bad_value")
 
-    def context(self, context: Context, known: Collection[Message]) -> Context:
-        """Return a window as it may be kept; messages that were let in before are not looked at."""
-        seen = {id(message) for message in known}
+    def context(self, context: Context, transcript: Sequence[Message]) -> Context:
+        """Return a window as it may be kept; messages of the run's transcript are not looked at."""
+        self._known.update(id(message) for message in transcript[self._counted :])
+        self._counted = len(transcript)
         messages = tuple(
-            message if id(message) in seen else self.struct(message, "context.bad_message")
+            message if id(message) in self._known else self.struct(message, "context.bad_message")
             for message in context.messages
         )
         bare = self.struct(msgspec.structs.replace(context, messages=()), "context.bad_report")
