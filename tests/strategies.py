@@ -447,6 +447,9 @@ def _said(text: str) -> Message:
     return Message(role="user", content=text)
 
 
+# ----------------------------------------------------------------------------- orchestrator
+
+
 def model_scripts() -> st.SearchStrategy[list[dict[str, Any]]]:
     """Scripts of model calls: answers, blanks, failures of each class, calls of tools of each kind."""
     words = st.sampled_from(["answer", "", "  ", "é \U0001f600", "x" * 700])
