@@ -231,12 +231,18 @@ class LoopReplay:
     def _prompt(self, entry: Entry) -> None:
         role: Role = "evaluator" if entry.data["role"] == "evaluator" else "agent"
         self._fold = TurnFold(role)
+        self._take_frames(entry, self._fold, entry.data.get("about", ()))
 
     def _frames(self, entry: Entry) -> None:
         fold = self._fold
         if fold is None:
             raise Diverged(entry, "turn", entry.data.get("turn"), None)
-        for frame_type, content in entry.data.get("frames", ()):
+        self._take_frames(entry, fold, entry.data.get("frames", ()))
+
+    def _take_frames(
+        self, entry: Entry, fold: TurnFold, frames: Sequence[tuple[str, dict[str, Any]]]
+    ) -> None:
+        for frame_type, content in frames:
             fold.feed(Frame(frame_type, content))
             if frame_type == CHILD_RUN:
                 self._child_run(entry, content)

@@ -102,7 +102,8 @@ class _Standing(LoopReplay):
         self._turn_role = self._fold.role
         if not was_open:
             frames = entry.data.get("frames")
-            self._prompt_frames = frames and [Frame(kind, content) for kind, content in frames]
+            about = entry.data.get("about", ())
+            self._prompt_frames = frames and [Frame(kind, content) for kind, content in (*about, *frames)]
         # A turn that was cut off is asked for again: what it had called is still not to be repeated.
         self._before = OpenTurn(role=self._fold.role, calls=self._pending() if was_open else [])
         self._asked, self._calls = [], {}

@@ -24,9 +24,23 @@ from adapters.openai.chat import _Options as OpenAIOptions  # noqa: E402
 from adapters.tools.shell import _Options as ShellOptions  # noqa: E402
 from agentloop._canonical import encode_text  # noqa: E402
 from agentloop.checks import CHECKS  # noqa: E402
+from agentloop.context.bm25 import Bm25Retriever  # noqa: E402
+from agentloop.context.config import (  # noqa: E402
+    ContextConfig,
+    HistoryOptions,
+    MemoryOptions,
+    RetrievalOptions,
+)
+from agentloop.context.memory import InProcessMemory, MemoryRecord  # noqa: E402
+from agentloop.context.packer import ContextBudget  # noqa: E402
+from agentloop.context.retrieval import Passage  # noqa: E402
+from agentloop.context.sections import Section  # noqa: E402
+from agentloop.context.standard import Found, standard_sections  # noqa: E402
+from agentloop.messages import Message  # noqa: E402
 from agentloop.orchestrator.config import Budget, RetryPolicy, RunConfig  # noqa: E402
 from agentloop.orchestrator.phases import ORCHESTRATION, SELF_LOOPS  # noqa: E402
 from agentloop.outcome import REMEDIES  # noqa: E402
+from agentloop.ports import AssemblyRequest, ToolSpec  # noqa: E402
 from agentloop.tasks import task_schema  # noqa: E402
 from graphstate.adaptogen import Adaptogen  # noqa: E402
 from graphstate.cli.commands import EVERYWHERE, GROUPS, Command  # noqa: E402
@@ -579,9 +593,95 @@ def _settings(form: type[msgspec.Struct]) -> list[str]:
     )
 
 
+# ------------------------------------------------------------------------------ the window
+
+_WINDOW = """
+# The context window
+
+{note}
+
+`create_assembler(ContextConfig(...))` makes windows; the [how-to page](../how-to/context.md) shows
+how. Tokens are whole numbers, shares go from 0 to 1.
+
+## The standard sections
+
+In the order in which they are served. `place` is where they stand in the window, `share` the part of
+the room left at their turn that they may take while others compete.
+
+{sections}
+
+A pinned section is shown whole. `cut` shortens the first item that does not fit, `pass over` goes on
+with the next one. Sections without an item are left out.
+{options}
+"""
+
+
+def _commented(cls: type) -> Iterable[tuple[str, str, str, str]]:
+    """Yield name, type, default and comment of each field of a class, from its source."""
+    says: list[str] = []
+    for line in inspect.getsource(cls).splitlines():
+        text = line.strip()
+        if text.startswith("#: "):
+            says.append(text[3:])
+        elif line.startswith("    ") and line[4:5].isalpha() and not text.startswith(("def ", "async ", "@")):
+            name, _, rest = text.partition(": ")
+            kind, _, default = rest.partition(" = ")
+            if name.isidentifier() and kind:
+                yield f"`{name}`", f"`{kind}`", f"`{default}`" if default else "required", " ".join(says)
+            says = []
+
+
+def _standard_sections() -> list[str]:
+    record = MemoryRecord(id="m", text="m", kind="instruction", trust="developer", salience=1.0)
+    config = ContextConfig(
+        budget=ContextBudget(total=1),
+        system_prompt="s",
+        memory=MemoryOptions(store=InProcessMemory()),
+        retrieval=RetrievalOptions(retriever=Bm25Retriever()),
+    )
+    said = [Message(role="user", content="x") for _ in range(6)]
+    request = AssemblyRequest(
+        run_id="r", step=0, goal="g", transcript=said, tools=(ToolSpec(name="t"),), note="n", summaries=("s",)
+    )
+    found = Found(standing=(record,), memories=(record,), passages=(Passage(id="p", text="p"),))
+    made = sorted(standard_sections(config, request, found), key=lambda section: section.priority)
+    rows = (
+        (
+            f"`{section.id}`", f"{section.priority:g}", f"{section.order:g}", "yes" if section.pinned else "",
+            "" if section.max_share is None else section.max_share,
+            "" if section.pinned else "cut" if section.overflow == "truncate" else "pass over",
+            "newest first" if section.fill == "last" else "",
+            section.block.role if section.block else "as said",
+        )
+        for section in made
+    )  # fmt: skip
+    return table(("section", "priority", "place", "pinned", "share", "too long", "filled", "role"), rows)
+
+
+def window() -> str:
+    """The page about the context window."""
+    options: list[str] = []
+    for cls in (
+        ContextConfig,
+        ContextBudget,
+        HistoryOptions,
+        MemoryOptions,
+        RetrievalOptions,
+        Section,
+        MemoryRecord,
+    ):
+        summary = (inspect.getdoc(cls) or "").partition("\n")[0]
+        options += ["", f"## {cls.__name__}", "", summary, ""]
+        options += table(("option", "type", "default", ""), _commented(cls))
+    return _WINDOW.lstrip().format(
+        note=NOTE, sections="\n".join(_standard_sections()), options="\n".join(options)
+    )
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/adaptogen.md": adaptogen,
     "reference/graph-events.md": events,
+    "reference/context.md": window,
     "reference/graph-verbs.md": graph_verbs,
     "reference/guards.md": guards,
     "reference/orchestrator.md": orchestrator,

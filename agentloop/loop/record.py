@@ -157,20 +157,26 @@ class RunRecord:
                 self._put_down_frames()
             self._recorder.record(f"fact.{kind}", data)
 
-    def turn_begun(self, turn: int, role: str, prompt: Sequence[Frame], *, whole: bool) -> None:
+    def turn_begun(
+        self, turn: int, role: str, prompt: Sequence[Frame], *, whole: bool, about: Sequence[Frame] = ()
+    ) -> None:
+        """Record a prompt: its frames, or their digest if not ``whole``, and what they were made of."""
         self._turn, self._role = turn, role
         if self._recorder is None:
             return
         frames = f"[{','.join([frame_text(frame.type, frame.content) for frame in prompt])}]"
+        data: dict[str, Json] = {"role": role, "turn": turn}
+        if about:
+            data["about"] = [[frame.type, frame.content] for frame in about]
         if not whole:
-            digest = hashlib.sha256(frames.encode()).hexdigest()
-            self._recorder.record("fact.prompt", {"digest": digest, "role": role, "turn": turn})
-        elif len(frames) <= BLOB_LIMIT and "$blob" not in frames:
+            data["digest"] = hashlib.sha256(frames.encode()).hexdigest()
+            self._recorder.record("fact.prompt", data)
+        elif not about and len(frames) <= BLOB_LIMIT and "$blob" not in frames:
             body = f'{{"frames":{frames},"role":"{role}","turn":{turn}}}'
             self._recorder.record_encoded("fact.prompt", body.encode())
         else:
-            parts = [[frame.type, frame.content] for frame in prompt]
-            self._recorder.record("fact.prompt", {"frames": parts, "role": role, "turn": turn})
+            data["frames"] = [[frame.type, frame.content] for frame in prompt]
+            self._recorder.record("fact.prompt", data)
 
     def frame(self, frame: Frame) -> None:
         """Gather one frame of the current turn."""

@@ -26,6 +26,8 @@ DOORS: dict[str, tuple[str, ...]] = {
     "httpx2": ("adapters.openai.",),
     "py_trees": ("adapters.py_trees.",),
     "aiostream": ("agentloop.streams.operators", "agentloop.streams.bridges"),
+    "toktok": ("agentloop.context.tokens",),
+    "snowballstemmer": ("agentloop.context.words",),
     "asyncio": ("agentloop.streams.operators",),
     "trio": (),
     "sqlite3": (),
@@ -33,7 +35,18 @@ DOORS: dict[str, tuple[str, ...]] = {
 
 #: These are slow to import or optional, so a module names them inside the function that uses
 #: them, unless it is itself imported late.
-LATE = {"apsw", "jsonschema", "referencing", "rich", "openai", "httpx2", "aiostream", "asyncio"}
+LATE = {
+    "apsw",
+    "jsonschema",
+    "referencing",
+    "rich",
+    "openai",
+    "httpx2",
+    "aiostream",
+    "asyncio",
+    "toktok",
+    "snowballstemmer",
+}
 IMPORTED_LATE = {"agentloop.streams.operators", "agentloop.cli.live"}
 
 #: Foreign packages that come with another one: the client sits on it and raises its errors; the
