@@ -19,6 +19,7 @@ from graphstate import GRAPH, Adaptogen, ErrorCode, Fail, LockHeld, Node, Result
 from graphstate.events import Draft
 from graphstate.store.snapshot import state_bytes
 from graphstate.verbs.arguments import MAX_VARS
+from tests.graphstate.bundles import bundle_of, live, taken_in
 from tests.graphstate.conftest import Make
 
 
@@ -480,6 +481,25 @@ def test_d22_a_split_label_ends_between_characters(make: Make) -> None:
     graph.split_state("a", "b", []).unwrap()
     label = graph.get_node("b").label  # type: ignore[union-attr]  # it was made
     assert label == "日" * 338 + " (split)"
+
+
+def test_d22_what_a_verb_accepts_a_bundle_carries(make: Make) -> None:
+    graph = make()
+    guard = f"to.name == '{'日' * 1_980}'"
+    graph.remember("a", label="日" * 341, kind="日" * 42, tags=["🦊" * 32], cause="é" * 128).unwrap()
+    graph.link("a", "a", id="aa", guard=guard, label="é" * 512, reason="é" * 512).unwrap()
+    graph.define_zone("z", ["a"], reason="日" * 341).unwrap()
+    graph.set_cursor(["a"]).unwrap()
+    graph.transition("a").unwrap()  # writes the whole guard down as the reason
+    with taken_in(bundle_of(graph)) as copy:
+        assert live(copy) == live(graph)
+    graph.link("a", "a", id="hard", guard=guard, enforcement="hard").unwrap()
+    with graph.branch(":memory:").unwrap() as branch:
+        branch.link("a", "a", id="other", guard=guard).unwrap()
+        assert not branch.transition(edge_id="hard").unwrap().applied
+        graph.merge(branch).unwrap()
+    assert graph.get_edge("other").guard == guard  # type: ignore[union-attr]  # it was merged
+    assert whole(graph)
 
 
 def library(make: Make, **options: Any) -> Adaptogen:
