@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -83,6 +84,12 @@ def _of_type(annotation: str) -> Any:
     return next((value for kind, value in _BY_TYPE if kind in annotation), "a")
 
 
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some verbs write the file that they are told."""
+    monkeypatch.chdir(tmp_path)
+
+
 def sown(make: Make) -> Adaptogen:
     graph = make("a", "b")
     graph.link("a", "b", id="ab").unwrap()
@@ -104,6 +111,9 @@ def call(graph: Adaptogen, verb: str, arguments: Mapping[str, Any]) -> tuple[boo
         return False, answer.to_json()
     if isinstance(answer, Subscription):
         answer.close()
+        return True, None
+    if isinstance(answer, Ok) and isinstance(answer.value, Adaptogen):  # a branch
+        answer.value.close()
         return True, None
     return True, answer.value if isinstance(answer, Ok) else answer
 

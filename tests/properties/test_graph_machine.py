@@ -7,6 +7,7 @@ To the verbs of every day come those that reshape, learn, lock, mend and carry a
 from __future__ import annotations
 
 import copy
+import io
 import math
 import os
 from typing import Any
@@ -199,6 +200,19 @@ class EveryVerb(GraphMachine):
         if scope == "zone" and name not in self.model.zones:
             raise Failed(ErrorCode.ZONE_NOT_FOUND)
 
+    @precondition(lambda self: "e2" in self.model.edges and "z" in self.model.zones)
+    @rule(handle=HANDLES, mode=MODES, edge=st.booleans(), zone=st.booleans())
+    def go_through_a_gate(self, handle: int, mode: Any, edge: bool, zone: bool) -> None:
+        """A gate opens a locked zone only if it is locked itself."""
+        self.set_enforcement(handle, "e2", "off")
+        self.set_zone_enforcement(handle, "z", "zone-boundary", mode)
+        for place, locked in ((("edge", "e2"), edge), (("zone", "z"), zone)):
+            (self.lock_policy if locked else self.unlock_policy)(handle, place)
+        gate = self.model.edges["e2"]
+        if gate["kind"] == "transition" and self.model.active(gate["src"]):
+            self.set_cursor(handle, [gate["src"]], "developer")
+            self.transition_by_edge(handle, "e2", "developer", True)
+
     @precondition(lambda self: self.model.locks)
     @rule(handle=HANDLES, data=st.data(), node=NODES)
     def what_is_locked_binds_models(self, handle: int, data: st.DataObject, node: str) -> None:
@@ -262,6 +276,10 @@ class EveryVerb(GraphMachine):
     @rule(handle=HANDLES)
     def carry_over(self, handle: int) -> None:
         graph = self.graphs[handle]
+        exported = graph.export(io.BytesIO())
+        if isinstance(exported, Fail):  # a rollback set aside what names a state
+            assert exported.code == "Conflict"
+            graph.snapshot().unwrap()
         with taken_in(bundle_of(graph), now=self.now) as other:
             assert without_locks(live(other)) == without_locks(live(graph))
             assert other.locks() == []
