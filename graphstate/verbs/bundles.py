@@ -158,7 +158,7 @@ class _Merge(Verbs):
 
 
 def _write(store: Store, file: BinaryIO) -> Exported:
-    base, head = store.base(), store.log.head(GRAPH)
+    base, head = store.base(named=True), store.log.head(GRAPH)
     origin = Head(0, GENESIS) if base is None else base.head
     events, rows = head.seq - origin.seq, sum(1 for _ in _base_rows(store, base))
     if max(events, rows) > MAX_EVENTS:

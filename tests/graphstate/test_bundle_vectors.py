@@ -419,6 +419,34 @@ def test_v135_an_export_that_fails_leaves_nothing(make: Make, tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("retain", [4, 5, 6, 7])
+def test_d5_a_compacted_log_can_be_exported_after_a_rollback(make: Make, retain: int) -> None:
+    graph = make(*"abcde")
+    graph.checkpoint("here").unwrap()
+    graph.rollback("here").unwrap()  # what names the checkpoint's state is set aside
+    for node in "fghij":
+        graph.remember(node).unwrap()
+    graph.compact(retain=retain).unwrap()
+    with taken_in(bundle_of(graph)) as copy:
+        assert live(copy) == live(graph)
+        invariants(copy)
+
+
+def test_d5_where_no_event_names_a_state_any_more_a_snapshot_helps(make: Make) -> None:
+    graph = make(*"abcde")
+    graph.compact(retain=0).unwrap()
+    graph.checkpoint("here").unwrap()
+    graph.checkpoint("there").unwrap()
+    graph.rollback("here").unwrap()
+    invariants(graph)
+    failed = graph.export(io.BytesIO())
+    assert isinstance(failed, Fail)
+    assert (failed.code, failed.hint) == ("Conflict", "call snapshot, then export")
+    graph.snapshot().unwrap()
+    with taken_in(bundle_of(graph)) as copy:
+        assert live(copy) == live(graph)
+
+
 def test_d5_an_export_of_a_compacted_log_carries_the_state_before_it(make: Make) -> None:
     graph = populate(make())
     before = live(graph)
