@@ -25,7 +25,7 @@ from graphstate.store.schema import GRAPH_NO, SHIFT
 from graphstate.store.snapshot import LOAD_ROW
 from graphstate.store.stored import as_stored, stored_json
 from graphstate.store.successions import Successions
-from graphstate.store.tables import FOLDED
+from graphstate.store.tables import CLEAR
 from graphstate.store.words import index_text
 from graphstate.tunables import DEFAULTS
 
@@ -129,7 +129,7 @@ _CLEAR = (
     "DELETE FROM zone_member",
     "DELETE FROM rule",
     "DELETE FROM policy_lock",
-    *(table.clear for table in FOLDED),
+    *CLEAR,
     """DELETE FROM state WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*' OR key GLOB 'origin/*'
     OR key = 'rewards'""",
 )
