@@ -59,6 +59,7 @@ EVENT_TYPES: Mapping[str, EventType] = {
             "tags": "list of texts",
             "status": "active, archived or deprecated",
             "embedding": "list of numbers, or null",
+            "trust?": "how far it is trusted at most, if its writer did not write all of it",
             "memory?": "all that is known of where it comes from; what was known stays if it is absent",
         },
         "creates the node, or replaces it: its version grows by 1",

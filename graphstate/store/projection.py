@@ -91,20 +91,28 @@ _CURSORS = "SELECT actor, nodes FROM cursor"
 _TRAIL = """SELECT value ->> '$.edge', value ->> '$.to' FROM state WHERE key GLOB ?
 ORDER BY value ->> '$.move' DESC LIMIT ?"""
 
+_VALID = f"""AND (?7 IS NULL OR (coalesce((SELECT p.observed_at FROM provenance p WHERE p.no = n.no), n.created_at)
+<= ?7 AND NOT EXISTS (SELECT 1 FROM edge e JOIN node d ON d.id = e.dst LEFT JOIN succession s ON s.no = e.no
+LEFT JOIN provenance p ON p.no = d.no WHERE e.src = n.id AND e.kind = 'reference' AND e.label = '{SUPERSEDED_BY}'
+AND coalesce(p.observed_at, s.at, d.created_at) <= ?7)))"""
+
 # Each begins at the most selective condition that is given.
 _RECALL_BY_ID = f"""SELECT {_NODE} FROM node n WHERE id = ?1 AND (?2 IS NULL OR kind = ?2)
 AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4))
-AND (?5 IS NULL OR embedding IS NOT NULL) LIMIT ?6"""
+AND (?5 IS NULL OR embedding IS NOT NULL) {_VALID} LIMIT ?6"""
 _RECALL_BY_TAG = f"""SELECT {_NODE} FROM node n WHERE ?1 IS NULL
 AND no IN (SELECT node FROM node_tag WHERE tag = ?4) AND (?2 IS NULL OR kind = ?2)
-AND (?3 IS NULL OR status = ?3) AND (?5 IS NULL OR embedding IS NOT NULL) ORDER BY id LIMIT ?6"""
+AND (?3 IS NULL OR status = ?3) AND (?5 IS NULL OR embedding IS NOT NULL) {_VALID}
+ORDER BY id LIMIT ?6"""
 _RECALL_BY_KIND = f"""SELECT {_NODE} FROM node n WHERE kind = ?2 AND ?1 IS NULL AND ?4 IS NULL
-AND (?3 IS NULL OR status = ?3) AND (?5 IS NULL OR embedding IS NOT NULL) ORDER BY id LIMIT ?6"""
+AND (?3 IS NULL OR status = ?3) AND (?5 IS NULL OR embedding IS NOT NULL) {_VALID}
+ORDER BY id LIMIT ?6"""
 _RECALL = f"""SELECT {_NODE} FROM node n WHERE ?1 IS NULL AND ?2 IS NULL AND ?4 IS NULL
-AND (?3 IS NULL OR status = ?3) AND (?5 IS NULL OR embedding IS NOT NULL) ORDER BY id LIMIT ?6"""
+AND (?3 IS NULL OR status = ?3) AND (?5 IS NULL OR embedding IS NOT NULL) {_VALID}
+ORDER BY id LIMIT ?6"""
 _RECALL_TEXT = f"""SELECT {_NODE} FROM node_text t JOIN node n ON n.no = t.rowid
-WHERE t.text MATCH ?5 AND (?1 IS NULL OR id = ?1) AND (?2 IS NULL OR kind = ?2)
-AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4))
+WHERE t.text MATCH ?5 AND (?1 IS NULL OR n.id = ?1) AND (?2 IS NULL OR kind = ?2)
+AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4)) {_VALID}
 ORDER BY t.rank, id LIMIT ?6"""
 
 _TEXT_ALL = "SELECT no, label, payload, tags FROM node"
@@ -383,7 +391,8 @@ class Projection:
             self._inherit("node", node_id, body["stat"], row.seq)
 
     def _trust(self, before: str | None, row: Row, body: dict[str, Json], *, rewritten: bool) -> str:
-        trust = written_trust(before, row.trust, rewritten=rewritten)
+        by = lowest(row.trust, body["trust"]) if "trust" in body else row.trust
+        trust = written_trust(before, by, rewritten=rewritten)
         sources = body["memory"].get("derived_from") if "memory" in body else None
         if sources:
             trust = lowest(trust, *(level for (level,) in self._db.all(_TRUSTS, (encode_text(sources),))))
@@ -789,7 +798,7 @@ class Projection:
 
     def recall(
         self, *, id: str | None, kind: str | None, status: str | None, tag: str | None, limit: int,
-        match: str | None = None, embedded: bool = False,
+        as_of: int | None = None, match: str | None = None, embedded: bool = False,
     ) -> Iterator[Node]:  # fmt: skip
         """Yield the nodes that meet every filter: by rank with ``match``, else by id."""
         if match is not None:
@@ -801,7 +810,7 @@ class Projection:
         else:
             sql = _RECALL if kind is None else _RECALL_BY_KIND
         fifth: SqlValue = match if match is not None else (1 if embedded else None)
-        return map(_node, self._db.all(sql, (id, kind, status, tag, fifth, limit)))
+        return map(_node, self._db.all(sql, (id, kind, status, tag, fifth, limit, as_of)))
 
     def text_lags(self, head: int) -> bool:
         """Say whether the full-text index is behind the log."""
