@@ -503,8 +503,9 @@ def activation_records() -> st.SearchStrategy[Activation]:
     )  # fmt: skip
     return st.builds(
         lambda score, importance, anchor, held, at, counts, contexts: Activation(
-            score, importance, anchor, held if at is not None else 0.0, at, counts[0], counts[1] or None,
-            *counts[2:], contexts,
+            score=score, importance=importance, anchor=anchor, inhibition=held if at is not None else 0.0,
+            inhibited_at=at, reinforcement_count=counts[0], last_reinforced_at=counts[1] or None,
+            shown=counts[2], useful=counts[3], harmful=counts[4], contexts=contexts,
         ),
         value, value, _MOMENTS, value, inhibited, st.tuples(*[st.integers(0, 9)] * 5),
         st.dictionaries(_CONTEXTS, lens, max_size=3),

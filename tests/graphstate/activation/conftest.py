@@ -11,6 +11,9 @@ from tests.graphstate.conftest import Make
 
 H, D = HOUR_MS, DAY_MS
 
+#: Equal but for rounding.
+near: Callable[..., Any] = pytest.approx
+
 #: A graph whose nodes are named, on the clock of the test.
 Remember = Callable[..., Adaptogen]
 

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from graphstate.activation.decay import CLASSES, FLAT, Curves, HalfLives, clamp, factor, log2
 from graphstate.activation.record import Activation, rank_key
-from tests.graphstate.activation.conftest import D, H
+from tests.graphstate.activation.conftest import D, H, near
 
 CURVES = Curves()
-near = pytest.approx
 
 
 def score_after(elapsed: int, half_lives: HalfLives = FLAT, *, score: float = 0.8) -> float:

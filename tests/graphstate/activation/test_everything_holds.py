@@ -11,11 +11,9 @@ import pytest
 from graphstate import Adaptogen, VerbFailed
 from graphstate._canonical import decode, encode
 from graphstate.events import Draft
-from tests.graphstate.activation.conftest import D, H, Hands, Remember
+from tests.graphstate.activation.conftest import D, H, Hands, Remember, near
 from tests.graphstate.bundles import bundle_of, live
 from tests.graphstate.conftest import Tamper
-
-near = pytest.approx
 
 
 def lived(graph: Adaptogen, clock: Hands) -> Adaptogen:
@@ -143,7 +141,7 @@ def test_two_sides_that_superseded_the_same_memory_are_a_conflict(graph_of: Reme
     branch.supersede("y", "old").unwrap()
     refused = graph.merge(branch)
     assert not refused.ok
-    assert "both sides changed it" in refused.message  # type: ignore[union-attr]
+    assert "both sides changed it" in refused.message
     assert graph.merge(branch, on_conflict="ours").unwrap().left_out == 1
     branch.discard()
 
@@ -155,11 +153,11 @@ def test_two_sides_that_superseded_each_other_are_a_circle(graph_of: Remember) -
     branch.supersede("y", "x").unwrap()
     refused = graph.merge(branch)
     assert not refused.ok
-    assert refused.details["conflicts"][0]["kind"] == "cycle"  # type: ignore[union-attr]
+    assert refused.details["conflicts"][0]["kind"] == "cycle"
     branch.discard()
 
 
-EVENTS = {
+EVENTS: dict[str, dict[str, Any]] = {
     "memory.reinforced": {"id": "a", "amount": 0.5, "at": 1},
     "memory.suppressed": {"id": "a", "amount": 0.5, "at": 1, "context": "x"},
     "memory.superseded": {"new": "a", "old": "b", "edgeId": "e1", "at": 1},

@@ -73,6 +73,20 @@ def test_ranks_follow_everything_that_happens(
     assert graph.verify_integrity(deep=True).ok
 
 
+def test_what_is_held_back_at_the_head_of_one_order_hides_nothing_behind_it(graph_of: Remember) -> None:
+    graph = graph_of("held1", "held2", "held3", "best")
+    for place, node in enumerate(("held1", "held2", "held3", "best")):
+        graph.reinforce(node, 0.9 - place / 10).unwrap()
+        if node != "best":
+            graph.suppress(node, 1).unwrap()
+    for node, amount in (("other1", 0.5), ("other2", 0.4), ("other3", 0.3)):
+        graph.remember(node, kind="fact").unwrap()
+        graph.reinforce(node, amount).unwrap()
+    for limit in range(1, 6):
+        ranked = [r.id for r in graph.top_activated(limit=limit)]
+        assert ranked == ["best", "other1", "other2", "other3"][:limit]
+
+
 def test_v58_equal_memories_stand_by_what_is_behind_the_cut_and_then_by_id(graph_of: Remember) -> None:
     graph = graph_of("z", "y", "x", "strong", "weak")
     for node in "zyx":
@@ -125,7 +139,12 @@ def test_reading_again_reads_no_table(graph_of: Remember) -> None:
     graph.top_activated(limit=8)
     asked: list[str] = []
     connection = graph.store._db._connection  # type: ignore[attr-defined]
-    connection.exec_trace = lambda cursor, sql, bindings: bool(asked.append(sql)) or True
+
+    def note(cursor: Any, sql: str, bindings: Any) -> bool:
+        asked.append(sql)
+        return True
+
+    connection.exec_trace = note
     graph.top_activated(limit=8)
     connection.exec_trace = None
     assert asked == []

@@ -14,9 +14,8 @@ import pytest
 from graphstate import Adaptogen, ErrorCode, Fail
 from graphstate.activation.decay import FLAT, Curves
 from graphstate.activation.record import MAX_LENSES, Activation, Lens
-from tests.graphstate.activation.conftest import D, H, Hands, Remember
+from tests.graphstate.activation.conftest import D, H, Hands, Remember, near
 
-near = pytest.approx
 CURVES = Curves()
 
 

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from graphstate import Adaptogen, ErrorCode, Fail
-from tests.graphstate.activation.conftest import D, H, Hands, Remember
-
-near = pytest.approx
+from tests.graphstate.activation.conftest import D, H, Hands, Remember, near
 
 
 def successors(graph: Adaptogen, node: str) -> list[str]:
@@ -202,7 +200,7 @@ def test_a_consolidation_is_one_unit(graph_of: Remember) -> None:
     assert [entry.type for entry in told] == ["NodeUpserted", "memory.consolidated"]
     again = graph.consolidate("s", ["a"], payload={"n": 1}, cause="once")
     assert again.ok
-    assert again.repeated  # type: ignore[union-attr]
+    assert again.repeated
     assert len(told) == 2
 
 
