@@ -202,8 +202,13 @@ class UnsupportedVersion(OpenError):
     """The file was written by a version this one does not read."""
 
     def __init__(self, path: str, found: int, supported: int) -> None:
+        advice = (
+            "upgrade the program"
+            if found > supported
+            else "export a bundle with the version that wrote it, and import that into a new file"
+        )
         super().__init__(
-            f"{path} has format version {found}, this program reads version {supported}: upgrade the program"
+            f"{path} has format version {found}, this program reads version {supported}: {advice}"
         )
         self.found, self.supported = found, supported
 

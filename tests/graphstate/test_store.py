@@ -118,6 +118,8 @@ def test_a_newer_file_names_both_versions_and_is_left_as_it_was(
     with pytest.raises(UnsupportedVersion, match=rf"version 99.*version {FORMAT_VERSION}") as caught:
         Adaptogen.open(path)
     assert (caught.value.found, caught.value.supported) == (99, FORMAT_VERSION)
+    assert "upgrade the program" in str(caught.value)
+    assert "import that" in str(UnsupportedVersion("old.db", FORMAT_VERSION - 1, FORMAT_VERSION))
     assert digest(path) == before
 
 

@@ -222,3 +222,16 @@ def test_rows_of_a_base_are_ranked_by_their_sums_not_by_the_keys_they_bring(
         graph.record(Draft("StateRestored", {"table": "activation", "row": row, "id": None}))
     assert graph.store._db.one("SELECT lane, rank_key FROM activation") == (1, 0.0)
     assert graph.verify_integrity(deep=True).ok
+
+
+def test_a_row_of_a_node_from_before_nodes_had_trust_is_an_import(graph_of: Remember) -> None:
+    graph = graph_of()
+    body: dict[str, Any] = {
+        "table": "node",
+        "row": [1, "a", "state", "a", "{}", "[]", "active", 1, 1, 1, 5, 5, None],
+    }
+    admitted(graph, "StateRestored", body)
+    graph.record(Draft("StateRestored", {"table": "node", "row": [*body["row"], "import"], "id": "a"}))
+    assert graph.get_node("a").trust == "import"  # type: ignore[union-attr]
+    with pytest.raises(VerbFailed, match="InvalidInput"):
+        admitted(graph, "StateRestored", {"table": "node", "row": body["row"][:12]})
