@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal, TypeAlias
 
+from msgspec import Struct, structs
+
 from graphstate import scoring
 from graphstate._canonical import Json, encode_text
 from graphstate.events import GENESIS, Head, Row
@@ -39,6 +41,9 @@ REWARDS = 3
 # which makes it three times as long. A row takes about 0.4 kB: this is all of a graph of 100,000
 # nodes and 400,000 edges, and at most 300 MB.
 _REMEMBERED = 700_000
+
+# Nodes for which the moves out of them are kept ready.
+_WAYS = 20_000
 
 _NODE = """id, kind, label, payload, tags, status, version, created_seq, updated_seq,
 created_at, updated_at, embedding"""
@@ -136,28 +141,19 @@ class CursorState:
         self.nodes, self.moves = nodes, moves
 
 
-class StatState:
-    """A statistic while it changes; the fields of `Stat`, in its order."""
+class StatState(Struct, gc=False):
+    """A statistic while it changes: its key and the fields of `Stat`, in the order of the table."""
 
-    __slots__ = (
-        "blocks", "ema", "failures", "last_seq", "no", "rewarded_by", "rewarded_move", "softs", "successes",
-        "visits",
-    )  # fmt: skip
-
-    def __init__(
-        self, no: int, visits: int = 0, successes: int = 0, failures: int = 0, softs: int = 0, blocks: int = 0,
-        ema: float = 0.0, last_seq: int = 0, rewarded_by: str | None = None, rewarded_move: int = 0,
-    ) -> None:  # fmt: skip
-        self.no = no
-        self.visits, self.successes, self.failures = visits, successes, failures
-        self.softs, self.blocks, self.ema, self.last_seq = softs, blocks, ema, last_seq
-        self.rewarded_by, self.rewarded_move = rewarded_by, rewarded_move
-
-    def values(self) -> tuple[SqlValue, ...]:
-        return (
-            self.no, self.visits, self.successes, self.failures, self.softs, self.blocks, self.ema,
-            self.last_seq, self.rewarded_by, self.rewarded_move,
-        )  # fmt: skip
+    no: int
+    visits: int = 0
+    successes: int = 0
+    failures: int = 0
+    softs: int = 0
+    blocks: int = 0
+    ema: float = 0.0
+    last_seq: int = 0
+    rewarded_by: str | None = None
+    rewarded_move: int = 0
 
     def frozen(self) -> Stat:
         return Stat(
@@ -229,6 +225,9 @@ class Projection:
         self._cursors: dict[str, CursorState] = {}
         self._out: dict[str, tuple[Edge, ...]] = {}
         self._edges: dict[str, Edge] = {}
+        # What `moves` answers for each node, as long as nothing there has another shape.
+        self._ways: dict[str, list[tuple[Edge, StatState]]] = {}
+        self._ways_shape = -1
         self._stats: dict[str, dict[str, StatState]] = {"edge": {}, "node": {}}
         self._status: dict[str, str] = {}
         self._tunables: dict[str, Json] | None = None
@@ -245,7 +244,7 @@ class Projection:
             self._put(_STATE_PUTS, self._unwritten.items())
             self._unwritten = {}
         if self._changed:
-            self._put(_STAT_PUTS, list(map(StatState.values, self._changed.values())))
+            self._put(_STAT_PUTS, [*map(structs.astuple, self._changed.values())])
             self._changed = {}
 
     def is_ahead(self) -> bool:
@@ -452,6 +451,7 @@ class Projection:
         self._edges.pop(edge, None)
         for source in sources:
             self._out.pop(source, None)
+            self._ways.pop(source, None)
 
     def _cursor_moved(self, row: Row, body: dict[str, Json]) -> None:
         actor = body.get("cursor", row.actor or "")  # whose cursor, if not that of who acts
@@ -551,7 +551,7 @@ class Projection:
 
     def _touch(self, kind: str, id: str, seq: int) -> StatState | None:
         """Return a statistic to change; None if its node or edge is gone, which learns nothing."""
-        stat = self._stat(kind, id)
+        stat = self._stats[kind].get(id) or self._stat(kind, id)
         if stat is not None:
             stat.last_seq = seq
             self._changed[stat.no] = stat
@@ -594,16 +594,25 @@ class Projection:
             edges = self._out[node] = tuple(found)
         return edges
 
-    def moves(self, actor: str) -> list[tuple[Edge, StatState]]:
+    def moves(self, actor: str) -> Sequence[tuple[Edge, StatState]]:
         """Return the edges from an actor's cursor, from and to active nodes, with their statistics."""
-        stats, statuses, found = self._stats["edge"], self._status, []
-        for node in self.cursor(actor).nodes:
-            if (statuses.get(node) or self.status(node)) != "active":
-                continue
-            for edge in self._out.get(node) or self.moves_out(node):
-                if (statuses.get(edge.dst) or self.status(edge.dst)) == "active":
-                    found.append((edge, stats.get(edge.id) or self.live_stat(edge.id)))
-        return found
+        if self._ways_shape != self.shape or len(self._ways) > _WAYS:
+            self._ways, self._ways_shape = {}, self.shape
+        nodes = (self._cursors.get(actor) or self.cursor(actor)).nodes
+        if len(nodes) == 1:
+            return self._ways.get(nodes[0]) or self._ways_from(nodes[0])
+        return [way for node in nodes for way in self._ways.get(node) or self._ways_from(node)]
+
+    def _ways_from(self, node: str) -> Sequence[tuple[Edge, StatState]]:
+        if self.status(node) != "active":
+            return ()
+        stats, statuses = self._stats["edge"], self._status
+        ways = self._ways[node] = [
+            (edge, stats.get(edge.id) or self.live_stat(edge.id))
+            for edge in self.moves_out(node)
+            if (statuses.get(edge.dst) or self.status(edge.dst)) == "active"
+        ]
+        return ways
 
     def status(self, node: str) -> str | None:
         """Return the status of a node, None if there is no such node."""
