@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -23,6 +24,13 @@ from graphstate.tunables import TUNABLES
 from tests.graphstate.conftest import Make
 from tests.hostile_numbers import NUMBERS, is_never_a_number
 from tests.tally import tally
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word that becomes the name of a file shall make none here."""
+    monkeypatch.chdir(tmp_path)
+
 
 #: What an ordinary call passes where there is no default; new names fall back to their type.
 USUAL: Mapping[str, Any] = {
@@ -102,6 +110,9 @@ def call(graph: Adaptogen, verb: str, arguments: Mapping[str, Any]) -> tuple[boo
         return False, str(error)
     if isinstance(answer, Fail):
         return False, answer.to_json()
+    if isinstance(answer, Ok) and isinstance(answer.value, Adaptogen):
+        answer.value.close()
+        return True, None
     if isinstance(answer, Subscription):
         answer.close()
         return True, None
