@@ -14,12 +14,11 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
 from graphstate._canonical import Json, encode
-from graphstate.bundle import Base
 from graphstate.errors import (
     Busy,
     ClosedStore,
@@ -47,6 +46,9 @@ from graphstate.store.readings import checked_clock, checked_random
 from graphstate.store.snapshot import Snapshots, Taken
 from graphstate.store.survey import Flaw, Survey
 from graphstate.store.unit import Unit
+
+if TYPE_CHECKING:
+    from graphstate.bundle import Base
 
 __all__ = ("MAX_EVENT_BYTES", "Adopted", "Store")
 
@@ -719,6 +721,8 @@ class Store:
         before = self.log.first(GRAPH) - 1
         if before <= 0:
             return None
+        from graphstate.bundle import Base
+
         for taken in reversed(self.snapshots.before(self.log.head(GRAPH).seq)):
             state = self.snapshots.read(taken.id) if taken.head.seq >= before else None
             if state is not None:

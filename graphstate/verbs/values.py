@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from graphstate import guards
 from graphstate._canonical import Json
 from graphstate.errors import ErrorCode, GuardError, shown
-from graphstate.guards import compile_guard
 from graphstate.store import Store
 from graphstate.tunables import refusal
 from graphstate.verbs import arguments
@@ -90,7 +90,7 @@ def check_edge(
 def _guard(value: Json) -> None:
     text = arguments.text(value, "guard", MAX_GUARD)
     try:
-        compile_guard(text)
+        guards.compile_guard(text)
     except GuardError as error:
         refuse(f"the guard {shown(text)} does not compile: {error}", ErrorCode.GUARD_PARSE_ERROR)
 
