@@ -42,9 +42,6 @@ REWARDS = 3
 # nodes and 400,000 edges, and at most 300 MB.
 _REMEMBERED = 700_000
 
-# Nodes for which the moves out of them are kept ready.
-_WAYS = 20_000
-
 _NODE = """id, kind, label, payload, tags, status, version, created_seq, updated_seq,
 created_at, updated_at, embedding"""
 _EDGE = """id, src, dst, kind, label, guard, enforcement, weight, learned_weight, version,
@@ -225,9 +222,6 @@ class Projection:
         self._cursors: dict[str, CursorState] = {}
         self._out: dict[str, tuple[Edge, ...]] = {}
         self._edges: dict[str, Edge] = {}
-        # What `moves` answers for each node, as long as nothing there has another shape.
-        self._ways: dict[str, list[tuple[Edge, StatState]]] = {}
-        self._ways_shape = -1
         self._stats: dict[str, dict[str, StatState]] = {"edge": {}, "node": {}}
         self._status: dict[str, str] = {}
         self._tunables: dict[str, Json] | None = None
@@ -451,7 +445,6 @@ class Projection:
         self._edges.pop(edge, None)
         for source in sources:
             self._out.pop(source, None)
-            self._ways.pop(source, None)
 
     def _cursor_moved(self, row: Row, body: dict[str, Json]) -> None:
         actor = body.get("cursor", row.actor or "")  # whose cursor, if not that of who acts
@@ -594,25 +587,16 @@ class Projection:
             edges = self._out[node] = tuple(found)
         return edges
 
-    def moves(self, actor: str) -> Sequence[tuple[Edge, StatState]]:
+    def moves(self, actor: str) -> list[tuple[Edge, StatState]]:
         """Return the edges from an actor's cursor, from and to active nodes, with their statistics."""
-        if self._ways_shape != self.shape or len(self._ways) > _WAYS:
-            self._ways, self._ways_shape = {}, self.shape
-        nodes = (self._cursors.get(actor) or self.cursor(actor)).nodes
-        if len(nodes) == 1:
-            return self._ways.get(nodes[0]) or self._ways_from(nodes[0])
-        return [way for node in nodes for way in self._ways.get(node) or self._ways_from(node)]
-
-    def _ways_from(self, node: str) -> Sequence[tuple[Edge, StatState]]:
-        if self.status(node) != "active":
-            return ()
-        stats, statuses = self._stats["edge"], self._status
-        ways = self._ways[node] = [
+        stats, statuses, out = self._stats["edge"], self._status, self._out
+        return [
             (edge, stats.get(edge.id) or self.live_stat(edge.id))
-            for edge in self.moves_out(node)
+            for node in (self._cursors.get(actor) or self.cursor(actor)).nodes
+            if (statuses.get(node) or self.status(node)) == "active"
+            for edge in out.get(node) or self.moves_out(node)
             if (statuses.get(edge.dst) or self.status(edge.dst)) == "active"
         ]
-        return ways
 
     def status(self, node: str) -> str | None:
         """Return the status of a node, None if there is no such node."""

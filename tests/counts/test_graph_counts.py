@@ -214,7 +214,7 @@ CHANGES: dict[str, Callable[[Adaptogen], Any]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_moves_that_are_kept_ready_follow_every_change(tmp_path: Path, change: str) -> None:
+def test_what_is_remembered_follows_every_change(tmp_path: Path, change: str) -> None:
     path = tmp_path / "g.db"
     with Adaptogen.open(path, seed=False) as graph:
         with graph.unit():
@@ -224,7 +224,7 @@ def test_moves_that_are_kept_ready_follow_every_change(tmp_path: Path, change: s
                 graph.link(f"n{i}", f"n{(i + 1) % 8}", id=f"e{i}")
                 graph.link(f"n{i}", f"n{(i + 2) % 8}", id=f"f{i}")
             graph.set_cursor(["n0"])
-        graph.suggest()  # from here on they are kept
+        graph.suggest()  # from here on it is remembered
         CHANGES[change](graph).unwrap()
         graph.suggest()
         with Adaptogen.open(path, read_only=True) as fresh:
