@@ -301,7 +301,7 @@ def _cpu_of(code: str) -> float:
     best = float("inf")
     with tempfile.TemporaryDirectory() as cache:
         environment["PYTHONPYCACHEPREFIX"] = cache
-        for _ in range(4 if harness.quick() else 12):
+        for _ in range(2 if harness.quick() else 12):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             subprocess.run([sys.executable, "-c", code], check=True, env=environment, timeout=60)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
