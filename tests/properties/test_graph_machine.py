@@ -799,7 +799,7 @@ def zone_shown(zone: Any) -> dict[str, Any]:
 
 TestGraphMachine = GraphMachine.TestCase
 TestGraphMachine.settings = settings(
-    max_examples=3_000 if FULL else 70,
+    max_examples=3_000 if FULL else 50,
     stateful_step_count=60 if FULL else 40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
