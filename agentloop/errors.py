@@ -6,7 +6,9 @@ AgentLoopError
 ├── FrameError (TypeError)                something that cannot be a frame
 ├── BoundExceeded (ValueError)            something is larger than its bound; names it
 ├── SymbolicRefused (ValueError)          a fact that this writer may not write
-├── IllegalTransition                     an event without a row: a bug in a driver
+├── InvariantViolation                    the program is wrong: nothing catches this to carry on
+│   ├── IllegalTransition                 an event without a row: a bug in a driver
+│   └── SchemaRefused                     a tool's schema whose check cannot be bounded
 ├── StreamError
 │   ├── StreamEnded (anyio.ClosedResourceError)     written after the end
 │   ├── StreamAborted (anyio.BrokenResourceError)   the reader has gone
@@ -15,7 +17,8 @@ AgentLoopError
 ├── TurnError                             an adapter's turn did not end well
 │   ├── TurnTimeout                       it took longer than its deadline
 │   └── AdapterEnded                      its stream was over before the turn began
-├── ModelError                            a model call failed, with class and code
+├── ClassifiedError                       carries an error value through plain functions
+│   └── ModelError                        a model call failed, with class and code
 ├── ScriptExhausted                       a scripted adapter has no turn left
 ├── LedgerError
 │   ├── LedgerConflict                    somebody else appended first
@@ -34,16 +37,20 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 import anyio
+import msgspec
 
 __all__ = (
     "AdapterEnded",
     "AgentLoopConfigError",
     "AgentLoopError",
     "BoundExceeded",
+    "ClassifiedError",
     "DamagedLedger",
     "ErrorClass",
+    "ErrorValue",
     "FrameError",
     "IllegalTransition",
+    "InvariantViolation",
     "LedgerConflict",
     "LedgerError",
     "LedgerUnavailable",
@@ -51,6 +58,7 @@ __all__ = (
     "ModelError",
     "ResumeError",
     "RunNotFound",
+    "SchemaRefused",
     "ScriptExhausted",
     "StreamAborted",
     "StreamBusy",
@@ -67,6 +75,19 @@ __all__ = (
 #: Who can do something about a failure: the runtime by repeating, the model by reading it,
 #: nobody, nobody because a limit was the point, the caller who already acted.
 ErrorClass: TypeAlias = Literal["transient", "correctable", "fatal", "budget", "cancelled"]
+
+
+class ErrorValue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A failure as data: what a machine routes on, a model reads and a ledger keeps."""
+
+    error_class: ErrorClass = msgspec.field(name="class")
+    #: Dotted and stable, as ``tool.timeout``.
+    code: str
+    message: str
+    #: JSON-safe particulars; left out when empty.
+    detail: dict[str, Any] = {}
+    #: The part it came from, as ``provider`` or ``tool:search``.
+    source: str | None = None
 
 
 class AgentLoopError(Exception):
@@ -107,13 +128,37 @@ class SymbolicRefused(AgentLoopError, ValueError):
         self.name, self.by, self.reason = name, by, reason
 
 
-class IllegalTransition(AgentLoopError):
+class InvariantViolation(AgentLoopError):
+    """The program is wrong: a broken rule, a malformed definition. Nothing catches it to carry on.
+
+    Attributes:
+        detail: JSON-safe particulars.
+        ledger: The record up to there, if a run was being driven.
+    """
+
+    def __init__(self, message: str, *, detail: Mapping[str, Any] = MappingProxyType({})) -> None:
+        super().__init__(message)
+        self.detail, self.ledger = dict(detail), None  # type: tuple[dict[str, Any], Any]
+
+
+class IllegalTransition(InvariantViolation):
     """An event arrived in a phase that has no row for it: a bug in the driver."""
 
     def __init__(self, phase: str, event: str, legal: Collection[str]) -> None:
         choices = ", ".join(sorted(legal)) or "none, the phase is terminal"
-        super().__init__(f"event {event!r} is not legal in phase {phase!r} (legal: {choices})")
+        super().__init__(
+            f"event {event!r} is not legal in phase {phase!r} (legal: {choices})",
+            detail={"from": str(phase), "event": event},
+        )
         self.phase, self.event, self.legal = phase, event, tuple(sorted(legal))
+
+
+class SchemaRefused(InvariantViolation):
+    """A schema that is none, or whose evaluation could hang, fetch or never end."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"the schema cannot be used: {problem}")
+        self.problem = problem
 
 
 class StreamError(AgentLoopError):
@@ -159,7 +204,20 @@ class AdapterEnded(TurnError):
         self.role = role
 
 
-class ModelError(AgentLoopError):
+class ClassifiedError(AgentLoopError):
+    """Lets a plain function fail with a class and a code; `agentloop.outcome.to_error` unwraps it."""
+
+    def __init__(self, error: ErrorValue) -> None:
+        super().__init__(error.message)
+        self._error = error
+
+    @property
+    def error(self) -> ErrorValue:
+        """What is carried."""
+        return self._error
+
+
+class ModelError(ClassifiedError):
     """A model call failed.
 
     Attributes:
@@ -178,9 +236,17 @@ class ModelError(AgentLoopError):
         retry_after_ms: int | None = None,
         detail: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        super().__init__(message)
+        super().__init__(ErrorValue(error_class=error_class, code=code, message=message))
         self.error_class, self.code = error_class, code
         self.retry_after_ms, self.detail = retry_after_ms, dict(detail)
+
+    @property
+    def error(self) -> ErrorValue:
+        """The same as data; ``retryAfterMs`` stands in the detail."""
+        detail = dict(self.detail)
+        if self.retry_after_ms is not None:
+            detail["retryAfterMs"] = self.retry_after_ms
+        return msgspec.structs.replace(self._error, detail=detail)
 
 
 class ScriptExhausted(AgentLoopError):

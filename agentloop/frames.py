@@ -19,6 +19,7 @@ from agentloop.errors import FrameError
 __all__ = (
     "ABORT",
     "CANCEL",
+    "CHILD_RUN",
     "CONTEXT",
     "CYCLE_STARTED",
     "DONE",
@@ -56,6 +57,8 @@ TOOL_CALL: Final = "TOOL_CALL"
 TOOL_RESULT: Final = "TOOL_RESULT"
 USAGE: Final = "USAGE"
 CONTEXT: Final = "CONTEXT"
+#: An agent that is a run of its own says which: ``{run, entries, hash}``.
+CHILD_RUN: Final = "CHILD_RUN"
 DONE: Final = "DONE"
 ERROR: Final = "ERROR"
 NODE_STARTED: Final = "agent_loop:node_started"

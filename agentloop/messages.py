@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from agentloop._canonical import Json
-from agentloop.errors import ErrorClass
+from agentloop.errors import ErrorClass, ErrorValue
 
 __all__ = (
     "TOOL_ERRORS",
@@ -63,7 +63,10 @@ TOOL_ERRORS: Final[Mapping[str, tuple[str, ErrorClass]]] = MappingProxyType(
 )
 
 
-class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
+_CALL_WIRE: Final = {"arguments": "args", "raw_arguments": "raw", "step_id": "stepId"}
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_CALL_WIRE):
     """What the model asked for."""
 
     #: The model's own id; the answer carries it.
@@ -81,14 +84,8 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
 
 
-class ToolError(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a tool call failed."""
-
-    error_class: ErrorClass
-    #: Dotted and stable, as ``tool.timeout``.
-    code: str
-    message: str
-    detail: dict[str, Any] = {}
+#: Why a tool call failed.
+ToolError = ErrorValue
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -250,11 +247,11 @@ class LoopResult(msgspec.Struct, frozen=True, kw_only=True):
 # ----------------------------------------------------------------------------------- models
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """One message of a conversation with a model."""
 
     role: Literal["system", "user", "assistant", "tool"]
-    content: str = ""
+    content: str = msgspec.field(default_factory=str)  # a factory, so that it is written even if empty
     #: What an assistant message asked for.
     tool_calls: tuple[ToolCall, ...] = ()
     #: Which call a tool message answers.

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -145,9 +145,28 @@ def _messages(prompt: Sequence[Frame], system: str | None) -> list[Message]:
 
 def _given_messages(given: object) -> list[Message]:
     try:
-        return msgspec.convert(given, list[Message])
-    except msgspec.ValidationError as error:
+        return msgspec.convert([_wire_names(message) for message in cast(list[Any], given)], list[Message])
+    except (msgspec.ValidationError, TypeError) as error:
         raise TurnError(f"the prompt's 'messages' cannot be used: {error}") from None
+
+
+_WIRE_NAMES: Final = {
+    "tool_calls": "toolCalls",
+    "call_id": "callId",
+    "is_error": "isError",
+    "arguments": "args",
+    "raw_arguments": "raw",
+}
+
+
+def _wire_names(message: Any) -> Any:
+    """Return a message or a call, given under Python's names or the wire's, under the wire's."""
+    if not isinstance(message, Mapping):
+        return message
+    named = {_WIRE_NAMES.get(name, name): value for name, value in message.items()}
+    if isinstance(calls := named.get("toolCalls"), list):
+        named["toolCalls"] = [_wire_names(call) for call in calls]
+    return named
 
 
 def _check_names(tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:

@@ -1,7 +1,8 @@
 """What the core needs from outside, and what it offers to outside, as protocols.
 
-Streams: `Source`, `Sink`, `FrameDuplex`. Models: `ModelCore`. Observers: `Tap`. Memory:
-`OutcomeBridge`. Records: `LedgerStore`, `RunIndex`. Nothing here does anything.
+Streams: `Source`, `Sink`, `FrameDuplex`. Models: `ModelCore`, `Provider`. The window a model
+sees: `Assembler`. Observers: `Tap`. Memory: `OutcomeBridge`. Records: `LedgerStore`,
+`RunIndex`. Nothing here does anything.
 """
 
 from __future__ import annotations
@@ -16,25 +17,35 @@ from agentloop._canonical import Json
 from agentloop._numbers import check_amount, check_count
 from agentloop.frames import Frame, FrameLike
 from agentloop.messages import LoopResult, Message, RunOutcome
+from agentloop.outcome import Result
 
 __all__ = (
+    "Assembler",
+    "AssemblyRequest",
+    "Context",
     "FrameDuplex",
     "FrameStats",
     "Head",
     "JoiningBridge",
     "LedgerEntry",
     "LedgerStore",
+    "ModelCall",
     "ModelCore",
+    "ModelReply",
     "ModelRequest",
     "NodeOrder",
     "OutcomeBridge",
     "ProjectLedger",
     "ProjectMemory",
+    "Provider",
     "RunIndex",
     "RunSummary",
     "Sink",
     "Source",
+    "StreamingProvider",
+    "Summary",
     "Tap",
+    "TokenUsage",
     "ToolSpec",
 )
 
@@ -189,6 +200,128 @@ class ModelCore(Protocol):
 
         Raises:
             ModelError: Classified; raised before or after the first frame.
+        """
+
+
+class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a model call cost, as the server counted it."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        check_count("prompt_tokens", self.prompt_tokens, 0)
+        check_count("completion_tokens", self.completion_tokens, 0)
+
+
+class ModelReply(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a model answered."""
+
+    #: An assistant message.
+    message: Message
+    usage: TokenUsage = TokenUsage()
+    #: ``end_turn``, ``tool_use``, ``max_tokens`` or ``stop_sequence``.
+    stop_reason: str = "end_turn"
+
+
+class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
+    """Which call of which run this is."""
+
+    run_id: str = ""
+    #: Ours, one for each attempt.
+    step_id: str = ""
+    #: 1, 2, … while the same window is tried again.
+    attempt: int = 1
+
+
+class Provider(Protocol):
+    """A model as the orchestrator asks it: one call, never retried, its failures classified.
+
+    One that raises anything but `ClassifiedError` has a bug, which ends the run.
+    """
+
+    @property
+    def name(self) -> str:
+        """For people."""
+
+    async def generate(self, request: ModelRequest, call: ModelCall, /) -> Result[ModelReply]:
+        """Return the reply, or why there is none."""
+
+
+@runtime_checkable
+class StreamingProvider(Provider, Protocol):
+    """A provider whose replies can be seen while they come; the frames fold to the same reply."""
+
+    def stream(self, request: ModelRequest, call: ModelCall, /) -> AsyncGenerator[Frame, None]:
+        """As `ModelCore.stream`.
+
+        Raises:
+            ClassifiedError: The call failed, before or after the first frame.
+        """
+
+
+# ------------------------------------------------------------------------------- the window
+
+
+class AssemblyRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a window is made from. Everything a run knows that a model may be shown."""
+
+    run_id: str
+    #: Completed model calls so far.
+    step: int
+    goal: str
+    #: Shared with the run and read-only. Number 0 is the goal as a user message.
+    transcript: Sequence[Message]
+    #: What the model may call now; empty if it may call nothing.
+    tools: Sequence[ToolSpec] = ()
+    #: Something the model has to be told in this window, as that its tool calls are used up.
+    note: str | None = None
+    #: The provider sends the tools by itself: do not describe them in prose, charge their schemas.
+    native_tools: bool = False
+    #: The usable budget is to be multiplied by this: below 1 after a model found a window too long.
+    shrink: float = 1.0
+    #: The model tokens the run may still spend, this window included; None if there is no limit.
+    tokens_left: int | None = None
+    #: Texts of the summaries made in this run, oldest first.
+    summaries: Sequence[str] = ()
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """A window: what one model call is shown."""
+
+    messages: tuple[Message, ...]
+    #: What it costs, as far as it was counted; charged against the run's token budget.
+    tokens: int
+    #: What was placed, cut and left out, as JSON.
+    report: dict[str, Json] | None = None
+    #: Room kept free for the answer; None leaves it to the run's budget.
+    max_output_tokens: int | None = None
+    #: Retrievals whose passages are shown, for feedback.
+    retrieval_ids: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_count("tokens", self.tokens, 0)
+        check_count("max_output_tokens", self.max_output_tokens, 1, optional=True)
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A summary an assembler had made, to be recorded and paid before it assembles again."""
+
+    text: str
+    usage: TokenUsage = TokenUsage()
+
+
+class Assembler(Protocol):
+    """Makes the window of each model call."""
+
+    async def assemble(self, request: AssemblyRequest, /) -> Context | Summary:
+        """Return the window, or a summary to record first: it is then asked again with it.
+
+        The same request has to give the same window, but for what was retrieved from outside.
+
+        Raises:
+            ClassifiedError: ``transient`` is tried again, ``budget`` halts the run, ``fatal``
+                (as ``context.pinned_overflow``) ends it. Any other exception ends it too.
         """
 
 

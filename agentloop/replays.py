@@ -15,7 +15,16 @@ import msgspec
 
 from agentloop._canonical import Json
 from agentloop.errors import IllegalTransition, LedgerError
-from agentloop.frames import ERROR, SYMBOLIC_ASSERTED, TEXT, TICK, TOOL_RESULT, Frame, Role
+from agentloop.frames import (
+    CHILD_RUN,
+    ERROR,
+    SYMBOLIC_ASSERTED,
+    TEXT,
+    TICK,
+    TOOL_RESULT,
+    Frame,
+    Role,
+)
 from agentloop.ledger.reader import Entry, RunLedger
 from agentloop.loop.cycle import (
     Aborted,
@@ -50,10 +59,22 @@ from agentloop.loop.rounds import (
 )
 from agentloop.loop.turns import TurnFold, is_forwarded
 from agentloop.messages import NodeStatus
+from agentloop.orchestrator.folding import Mismatch, RunFold
+from agentloop.orchestrator.recording import DRIVER as ORCHESTRATOR
+from agentloop.orchestrator.recording import shown_frames
 from agentloop.ports import LedgerStore
 from agentloop.verdict import create_default_evaluator_parser
 
-__all__ = ("Diverged", "Divergence", "LoopReplay", "OuterReplay", "Progress", "ReplayReport", "replay")
+__all__ = (
+    "Diverged",
+    "Divergence",
+    "LoopReplay",
+    "OrchestratorReplay",
+    "OuterReplay",
+    "Progress",
+    "ReplayReport",
+    "replay",
+)
 
 FrameHook = Callable[[Frame], object]
 
@@ -174,7 +195,7 @@ class LoopReplay:
     """Feeds the facts of an agent-evaluator run to `cycle.decide`."""
 
     def __init__(self, opened: Mapping[str, Any], progress: Progress, store: LedgerStore) -> None:
-        self._progress = progress
+        self._progress, self._store = progress, store
         self._config = msgspec.convert(opened["config"], CycleConfig)
         forward = opened["forward_frames"]
         self._forward = None if forward == "*" else frozenset(forward)
@@ -210,15 +231,32 @@ class LoopReplay:
     def _prompt(self, entry: Entry) -> None:
         role: Role = "evaluator" if entry.data["role"] == "evaluator" else "agent"
         self._fold = TurnFold(role)
+        self._take_frames(entry, self._fold, entry.data.get("about", ()))
 
     def _frames(self, entry: Entry) -> None:
         fold = self._fold
         if fold is None:
             raise Diverged(entry, "turn", entry.data.get("turn"), None)
-        for frame_type, content in entry.data.get("frames", ()):
+        self._take_frames(entry, fold, entry.data.get("frames", ()))
+
+    def _take_frames(
+        self, entry: Entry, fold: TurnFold, frames: Sequence[tuple[str, dict[str, Any]]]
+    ) -> None:
+        for frame_type, content in frames:
             fold.feed(Frame(frame_type, content))
+            if frame_type == CHILD_RUN:
+                self._child_run(entry, content)
             if is_forwarded(frame_type, self._forward):
                 self._stage(frame_type, {**content, "role": fold.role} if frame_type == TEXT else content)
+
+    def _child_run(self, entry: Entry, content: Mapping[str, Any]) -> None:
+        """Replay the run that was the agent of this turn, which must be the same to its last entry."""
+        report = replay(self._store, content["run"], recompute=self._progress.recompute)
+        self._progress.children.append(report)
+        if report.ok:
+            seq, digest = RunLedger(self._store, content["run"]).verify().head
+            if [content["entries"], content["hash"]] != [seq, digest.hex()]:
+                raise Diverged(entry, "child", [content["entries"], content["hash"]], [seq, digest.hex()])
 
     def _turn_ended(self, entry: Entry) -> None:
         self._frames(entry)
@@ -390,4 +428,34 @@ class OuterReplay:
                     self._progress.on_frame(Frame(effect.type, effect.content))
 
 
-_REPLAYERS: Final[Mapping[str, Any]] = {DRIVER: LoopReplay, OUTER_DRIVER: OuterReplay}
+class OrchestratorReplay:
+    """Feeds the facts of an orchestrated run to its reducer."""
+
+    def __init__(self, opened: Mapping[str, Any], progress: Progress, store: LedgerStore) -> None:
+        self._progress = progress
+        self._fold = RunFold(opened)
+
+    def take(self, entry: Entry) -> None:
+        """Take the next entry."""
+        progress = self._progress
+        streamed = self._fold.state.partial is not None
+        try:
+            event = self._fold.take(entry)
+        except Mismatch as mismatch:
+            raise Diverged(entry, mismatch.what, mismatch.recorded, mismatch.replayed) from None
+        if entry.kind == "run.closed":
+            progress.result = entry.data
+        if event is None:
+            return
+        progress.steps += 1
+        for frame in shown_frames(event, streamed=streamed):
+            progress.frames += 1
+            if progress.on_frame is not None:
+                progress.on_frame(frame)
+
+
+_REPLAYERS: Final[Mapping[str, Any]] = {
+    DRIVER: LoopReplay,
+    OUTER_DRIVER: OuterReplay,
+    ORCHESTRATOR: OrchestratorReplay,
+}

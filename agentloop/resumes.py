@@ -39,6 +39,8 @@ from agentloop.messages import (
     ToolCall,
     ToolResult,
 )
+from agentloop.orchestrator.recording import DRIVER as ORCHESTRATOR
+from agentloop.orchestrator.resumption import fork_run, resume_run
 from agentloop.ports import Head, LedgerStore
 from agentloop.replays import Diverged, LoopReplay, OuterReplay, Progress, ReplayReport
 
@@ -100,7 +102,8 @@ class _Standing(LoopReplay):
         self._turn_role = self._fold.role
         if not was_open:
             frames = entry.data.get("frames")
-            self._prompt_frames = frames and [Frame(kind, content) for kind, content in frames]
+            about = entry.data.get("about", ())
+            self._prompt_frames = frames and [Frame(kind, content) for kind, content in (*about, *frames)]
         # A turn that was cut off is asked for again: what it had called is still not to be repeated.
         self._before = OpenTurn(role=self._fold.role, calls=self._pending() if was_open else [])
         self._asked, self._calls = [], {}
@@ -112,6 +115,9 @@ class _Standing(LoopReplay):
     def _frames(self, entry: Entry) -> None:
         super()._frames(entry)
         self._asked += [content for kind, content in entry.data.get("frames", ()) if kind == TOOL_CALL]
+
+    def _child_run(self, entry: Entry, content: Mapping[str, Any]) -> None:
+        """Leave the run of a finished turn alone: nothing of it is needed to go on."""
 
     def _tool_started(self, entry: Entry) -> None:
         data = entry.data
@@ -302,8 +308,8 @@ def _read(
     return standing, progress.result
 
 
-def resume(store: LedgerStore, run: str, /, **options: Any) -> AgentLoop | LoopingAgentLoop:
-    """Return a loop that goes on with a recorded run where it was cut off.
+def resume(store: LedgerStore, run: str, /, **options: Any) -> AgentLoop | LoopingAgentLoop | Any:
+    """Return a loop, or an `Orchestrator`, that goes on with a recorded run where it was cut off.
 
     Turns that were finished are not asked for again, tool calls that were answered are not made
     again. A turn that was cut off is asked for again with a note of what it had called; a call
@@ -315,9 +321,9 @@ def resume(store: LedgerStore, run: str, /, **options: Any) -> AgentLoop | Loopi
 
     Args:
         store: Where the run is recorded; it goes on there.
-        run: Its id, of a single or a looping run.
-        **options: As for `create_agent_loop` or `create_looping_agent_loop`: adapters,
-            builders, parser, checks, tools, provider. What the record decides (limits, facts,
+        run: Its id.
+        **options: As for `create_agent_loop`, `create_looping_agent_loop` or
+            `agentloop.run`: adapters, builders, parser, checks, tools, provider. What the record decides (limits, facts,
             node, labels, forwarded frames) cannot be given. An adapter with a method
             ``skip(turns)`` is told how many of its turns were finished; a node provider with
             ``take_up(results, node)`` is told how the nodes so far ended.
@@ -329,6 +335,8 @@ def resume(store: LedgerStore, run: str, /, **options: Any) -> AgentLoop | Loopi
         TypeError: An option that the record decides.
     """
     driver = RunLedger(store, run).opened.get("driver")
+    if driver == ORCHESTRATOR:
+        return resume_run(store, run, **options)
     for name in OUTER_REFUSED if driver == OUTER_DRIVER else REFUSED:
         if name in options:
             raise TypeError(f"resume goes on with the recorded {name}: to change it, fork the run")
@@ -338,8 +346,12 @@ def resume(store: LedgerStore, run: str, /, **options: Any) -> AgentLoop | Loopi
     return go_on(standing, {**options, "ledger": store})
 
 
-def fork(store: LedgerStore, run: str, /, *, at: int, run_id: str | None = None, **options: Any) -> AgentLoop:
-    """Return a loop that begins a new run as a recorded one had begun, up to one of its entries.
+def fork(
+    store: LedgerStore, run: str, /, *, at: int, run_id: str | None = None, **options: Any
+) -> AgentLoop | Any:
+    """Return a loop, or an `Orchestrator`, that begins a new run as a recorded one had begun.
+
+    The two are the same up to one of its entries.
 
     The new run holds the entries it shares with the old one, so it replays and resumes by
     itself; the old one is not touched. Whatever is given may differ from then on: adapters,
@@ -347,10 +359,11 @@ def fork(store: LedgerStore, run: str, /, *, at: int, run_id: str | None = None,
 
     Args:
         store: Where the run is recorded; the new one goes there too.
-        run: The id of a single run.
+        run: The id of a single or an orchestrated run.
         at: The number of the last entry that is shared, from 1.
         run_id: The new run's; by default one that sorts by time.
-        **options: As for `create_agent_loop`, but for ``initial_symbolics`` and ``ledger``.
+        **options: As for `create_agent_loop`, but for ``initial_symbolics`` and ``ledger``; or as
+            for `agentloop.run`, but for ``goal``, ``seed`` and ``ledger``.
 
     Raises:
         RunNotFound: The store has no such run.
@@ -359,10 +372,12 @@ def fork(store: LedgerStore, run: str, /, *, at: int, run_id: str | None = None,
         ValueError: There is no entry of that number.
         TypeError: An option that the record decides, or ``at`` is no int.
     """
+    check_count("at", at, -MAX_COUNT)
+    if RunLedger(store, run).opened.get("driver") == ORCHESTRATOR:
+        return fork_run(store, run, at=at, run_id=run_id, **options)
     for name in ("initial_symbolics", "ledger"):
         if name in options:
             raise TypeError(f"fork goes on with the recorded {name}")
-    check_count("at", at, -MAX_COUNT)
     standing, _ = _read(store, run, _Standing, DRIVER, at)
     if at < 1 or standing.head[0] != at:
         raise ValueError(f"run {run} has the entries 1 to {_last(store, run)}, and none is number {at}")

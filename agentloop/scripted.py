@@ -19,7 +19,7 @@ from agentloop._numbers import check_duration
 from agentloop.errors import ErrorClass, ModelError, ScriptExhausted, TaskError
 from agentloop.frames import DONE, TEXT, TOOL_CALL, TOOL_RESULT, USAGE, Frame, FrameLike
 
-__all__ = ("Expect", "ScriptItem", "ScriptedAdapter", "Sleep", "load_script", "script_turns")
+__all__ = ("Expect", "ScriptItem", "ScriptedAdapter", "Sleep", "load_script", "read_script", "script_turns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,19 +138,44 @@ def load_script(path: Path) -> list[list[ScriptItem]]:
     Raises:
         TaskError: The file is missing, is not JSON, or an entry has the wrong form.
     """
-    try:
-        data = decode(path.read_bytes())
-    except OSError as error:
-        raise TaskError(f"the script {path} cannot be read: {error.strerror}") from error
-    except NotJson as error:
-        raise TaskError(f"the script {path} is not JSON: {error}") from error
+    data = _load(path)
     try:
         return script_turns(data)
     except TaskError as error:
         raise TaskError(f"the script {path}: {error}") from None
 
 
-_CALL_KEYS = {"say": str, "callTools": list, "usage": dict, "stopReason": str, "failWith": dict}
+def _load(path: Path) -> Json:
+    try:
+        return decode(path.read_bytes())
+    except OSError as error:
+        raise TaskError(f"the script {path} cannot be read: {error.strerror}") from error
+    except NotJson as error:
+        raise TaskError(f"the script {path} is not JSON: {error}") from error
+
+
+def read_script(script: Path | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the model calls of a script, checked; see `script_turns` for the format.
+
+    Raises:
+        TaskError: The file is missing, is not JSON, or an entry has the wrong form.
+    """
+    if isinstance(script, Path):
+        try:
+            return _calls_of(_load(script))
+        except TaskError as error:
+            raise TaskError(f"the script {script}: {error}") from None
+    return _calls_of([dict(call) for call in script])
+
+
+_CALL_KEYS = {
+    "say": str,
+    "callTools": list,
+    "usage": dict,
+    "stopReason": str,
+    "failWith": dict,
+    "waitMs": int,
+}
 
 
 def script_turns(data: Json) -> list[list[ScriptItem]]:
@@ -158,32 +183,38 @@ def script_turns(data: Json) -> list[list[ScriptItem]]:
 
     The data is ``{"calls": [...]}`` or the list itself. Each entry is one model call:
     ``{"say": text, "callTools": [{"name", "args"}], "usage": {...}, "stopReason": text}`` or
-    ``{"failWith": {"class", "code", "message"}}``. A call that asks for tools is followed by
+    ``{"failWith": {"class", "code", "message"}}``; with ``waitMs`` it takes that long. A call that asks for tools is followed by
     the next entry within the same turn; one that does not ends its turn.
 
     Raises:
         TaskError: Not of that form; names the entry.
     """
-    calls = data.get("calls") if isinstance(data, dict) else data
-    if not isinstance(calls, list):
-        raise TaskError("a script is a list of model calls, or an object whose 'calls' is one")
     turns: list[list[ScriptItem]] = []
     open_turn = False
-    for number, call in enumerate(calls, 1):
-        if not isinstance(call, dict) or not call or not call.keys() <= _CALL_KEYS.keys():
-            raise TaskError(
-                f"call {number} is an object with some of {', '.join(sorted(_CALL_KEYS))}: {call!r:.120}"
-            )
-        for name, value in call.items():
-            if not isinstance(value, _CALL_KEYS[name]):
-                words = {str: "a text", list: "a list", dict: "an object"}
-                raise TaskError(f"call {number}: {name!r} is {words[_CALL_KEYS[name]]}, not {value!r:.120}")
+    for number, call in enumerate(_calls_of(data), 1):
         if not open_turn:
             turns.append([])
         tool_calls = _tool_calls(call, number)
         turns[-1] += _call_items(call, number, tool_calls)
         open_turn = bool(tool_calls)
     return turns
+
+
+def _calls_of(data: Json) -> list[dict[str, Any]]:
+    calls = data.get("calls") if isinstance(data, dict) else data
+    if not isinstance(calls, list):
+        raise TaskError("a script is a list of model calls, or an object whose 'calls' is one")
+    for number, call in enumerate(calls, 1):
+        if not isinstance(call, dict) or not call or not call.keys() <= _CALL_KEYS.keys():
+            raise TaskError(
+                f"call {number} is an object with some of {', '.join(sorted(_CALL_KEYS))}: {call!r:.120}"
+            )
+        for name, value in call.items():
+            if not isinstance(value, _CALL_KEYS[name]) or isinstance(value, bool):
+                words = {str: "a text", list: "a list", dict: "an object", int: "a whole number"}
+                raise TaskError(f"call {number}: {name!r} is {words[_CALL_KEYS[name]]}, not {value!r:.120}")
+        _tool_calls(call, number)
+    return calls
 
 
 def _tool_calls(call: Mapping[str, Json], number: int) -> list[FrameLike]:
@@ -199,7 +230,7 @@ def _tool_calls(call: Mapping[str, Json], number: int) -> list[FrameLike]:
 
 
 def _call_items(call: Mapping[str, Json], number: int, tool_calls: list[FrameLike]) -> list[ScriptItem]:
-    items: list[ScriptItem] = []
+    items: list[ScriptItem] = [Sleep(call["waitMs"])] if call.get("waitMs") else []
     if failure := call.get("failWith"):
         error_class = failure.get("class", "fatal")
         if error_class not in get_args(ErrorClass):
@@ -208,7 +239,7 @@ def _call_items(call: Mapping[str, Json], number: int, tool_calls: list[FrameLik
                 f"call {number}: the 'class' of a failure is one of {known}, not {error_class!r:.120}"
             )
         message, code = failure.get("message", "scripted failure"), failure.get("code", "scripted.failed")
-        return [ModelError(str(message), error_class=error_class, code=str(code))]
+        return [*items, ModelError(str(message), error_class=error_class, code=str(code))]
     if say := call.get("say"):
         items.append(Frame(TEXT, {"text": str(say)}))
     if usage := call.get("usage"):

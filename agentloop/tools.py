@@ -11,9 +11,10 @@ import inspect
 import math
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import anyio
 import anyio.to_thread
@@ -21,22 +22,23 @@ import msgspec
 
 from agentloop._canonical import MAX_DEPTH, Json, NotJson, decode, encode, repair_text
 from agentloop._numbers import check_count, check_duration
-from agentloop.determinism import Clock, CounterIds, IdFactory
-from agentloop.errors import StreamError
+from agentloop.determinism import Clock, CounterIds, IdFactory, ManualClock
+from agentloop.errors import SchemaRefused, StreamError
 from agentloop.frames import CANCEL, MAX_CONTENT_DEPTH, TOOL_CALL, TOOL_RESULT, Frame, clean
 from agentloop.messages import TOOL_ERRORS, ToolCall, ToolError, ToolResult
 from agentloop.ports import FrameDuplex, ToolSpec
-
-if TYPE_CHECKING:
-    from jsonschema.protocols import Validator
+from agentloop.schemas import ArgumentSchema
 
 __all__ = (
+    "HandlerThreads",
     "Tool",
     "ToolAdapter",
     "ToolAdapterWrapper",
     "as_tool",
+    "bind_call",
     "create_tool_adapter_wrapper",
     "is_async",
+    "read_result",
     "tool_failure",
 )
 
@@ -171,8 +173,8 @@ def _bounded(result: ToolResult, limit: int) -> ToolResult:
     )
 
 
-def _result_of(call: ToolCall, value: object, limit: int) -> ToolResult:
-    """Turn what a tool returned into the answer."""
+def read_result(call: ToolCall, value: object, limit: int) -> ToolResult:
+    """Return the answer that what a tool returned stands for; texts are cut at the limit."""
     try:
         if isinstance(value, ToolResult):
             return _bounded(msgspec.structs.replace(value, id=call.id, name=call.name), limit)
@@ -264,8 +266,8 @@ class ToolAdapterWrapper:
         self._clock = clock
         self._tools: dict[str, Tool] = {}
         self._duplexes: dict[str, _DuplexTool] = {}
-        self._validators: dict[str, Validator] = {}
-        self._abandoned = 0
+        self._schemas: dict[str, ArgumentSchema] = {}
+        self._threads = HandlerThreads()
         for name, adapter in tool_adapters.items():
             if isinstance(adapter, FrameDuplex):
                 self._duplexes[name] = _DuplexTool(adapter)
@@ -366,24 +368,14 @@ class ToolAdapterWrapper:
             return None, arguments
         try:
             return self._check(tool, arguments), arguments
-        except Exception as error:  # the schema is wrong, or follows itself without end
-            return f"its schema cannot be used: {_describe(error)}", {}
+        except SchemaRefused as error:
+            return f"its schema cannot be used: {error.problem}", {}
 
     def _check(self, tool: Tool, arguments: dict[str, Any]) -> str | None:
-        validator = self._validators.get(tool.name)
-        if validator is None:
-            # Imported on use: it is slow to import, and most runs that fail early never need it.
-            from jsonschema import Draft202012Validator
-            from referencing import Registry
-
-            schema = dict(tool.schema)
-            Draft202012Validator.check_schema(schema)
-            # An empty registry fetches nothing: a reference leads within the schema or nowhere.
-            validator = self._validators[tool.name] = Draft202012Validator(schema, registry=Registry())
-        errors = sorted(
-            validator.iter_errors(arguments), key=lambda error: [str(part) for part in error.path]
-        )
-        return "; ".join(f"{error.json_path} {error.message:.200}" for error in errors[:8]) or None
+        schema = self._schemas.get(tool.name)
+        if schema is None:
+            schema = self._schemas[tool.name] = ArgumentSchema(tool.schema)
+        return "; ".join(map(str, schema.problems(arguments)[:8])) or None
 
     async def _run(self, name: str, call: ToolCall) -> ToolResult:
         tool, timeout_ms = self._tools.get(name), self.timeout_ms(name)
@@ -394,7 +386,7 @@ class ToolAdapterWrapper:
                     value: object = await self._duplexes[name].call(call)
                 else:
                     value = await self._invoke(tool, call)
-                result = _result_of(call, value, self._max_output)
+                result = read_result(call, value, self._max_output)
             except Exception as error:
                 result = tool_failure(call, "tool_error", _describe(error))
         if scope.cancelled_caught:
@@ -406,13 +398,40 @@ class ToolAdapterWrapper:
         return msgspec.structs.replace(result, duration_ms=self._clock.monotonic_ms() - started_ms)
 
     async def _invoke(self, tool: Tool, call: ToolCall) -> object:
-        bound = _bind(tool, call)
-        if not is_async(tool.handler):
-            return await self._in_thread(tool, call, bound)
+        return await self._threads.run(tool.handler, bind_call(tool, call), call)
+
+
+class HandlerThreads:
+    """Runs handlers: async ones where they are, plain ones in worker threads.
+
+    A thread whose call was cancelled cannot be stopped; those that still run are counted, and
+    beyond `MAX_ABANDONED_THREADS` plain calls are refused.
+    """
+
+    __slots__ = ("_abandoned",)
+
+    def __init__(self) -> None:
+        self._abandoned = 0
+
+    async def run(
+        self,
+        handler: Callable[..., Any],
+        bound: Callable[[], object],
+        call: ToolCall,
+        *,
+        clock: Clock | None = None,
+    ) -> object:
+        """Return what the handler returned, or a `ToolResult` that refuses the call.
+
+        Virtual time does not pass while a thread works.
+        """
+        if not is_async(handler):
+            with clock.held() if isinstance(clock, ManualClock) else nullcontext():
+                return await self._in_thread(call, bound)
         value = bound()
         return await cast(Awaitable[object], value) if inspect.isawaitable(value) else value
 
-    async def _in_thread(self, tool: Tool, call: ToolCall, bound: Callable[[], object]) -> object:
+    async def _in_thread(self, call: ToolCall, bound: Callable[[], object]) -> object:
         if self._abandoned >= MAX_ABANDONED_THREADS:
             return tool_failure(
                 call,
@@ -450,23 +469,25 @@ def is_async(function: Callable[..., Any]) -> bool:
     return any(inspect.iscoroutinefunction(item) or inspect.isasyncgenfunction(item) for item in targets)
 
 
-def _bind(tool: Tool, call: ToolCall) -> Callable[[], object]:
+def bind_call(tool: Tool, call: ToolCall, **offered: object) -> Callable[[], object]:
+    """Return the handler with the call's arguments; what is offered too goes to who names it."""
     arguments = dict(call.arguments or {})
-    if _takes_call(tool.handler):
+    parameters = _parameters(tool.handler)
+    if len(parameters) == 1 and parameters[0] == "call":
         return partial(tool.handler, call)
     if call.method is not None:
         arguments["method"] = call.method
     if tool.accepts_key:
         arguments["key"] = call.key
+    arguments |= {name: value for name, value in offered.items() if name in parameters}
     return partial(tool.handler, **arguments)
 
 
-def _takes_call(handler: Callable[..., Any]) -> bool:
+def _parameters(handler: Callable[..., Any]) -> Sequence[str]:
     try:
-        parameters: Sequence[inspect.Parameter] = [*inspect.signature(handler).parameters.values()]
+        return [*inspect.signature(handler).parameters]
     except (TypeError, ValueError):
-        return False
-    return len(parameters) == 1 and parameters[0].name == "call"
+        return ()
 
 
 def create_tool_adapter_wrapper(

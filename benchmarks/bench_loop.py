@@ -1,14 +1,16 @@
 """The loop: what a cycle costs in memory and on disk, how that grows, and how fast it starts.
 
-    python -m benchmarks.bench_loop [--quick] [memory] [disk] [start]
+    python -m benchmarks.bench_loop [--quick] [memory] [disk] [resume] [start]
 
-Figures L1 to L7, L9 and I1. The work of a cycle and its floors are in `cycle_work`.
+Figures L1 to L9 and I1. The work of a cycle and its floors are in `cycle_work`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import hashlib
+import json
 import os
 import resource
 import sqlite3
@@ -25,7 +27,7 @@ from typing import Any, Literal
 import anyio
 
 from adapters.graph import GraphLedgerStore
-from agentloop import MemoryLedgerStore
+from agentloop import MemoryLedgerStore, create_default_evaluator_parser, resume
 from benchmarks import cycle_work as work
 from benchmarks import harness
 from graphstate import Store
@@ -349,9 +351,68 @@ def durable() -> None:
         disk_size(Path(name))
 
 
+# ---------------------------------------------------------------------------------- resuming
+
+
+def _reopened_by_hand(path: Path) -> int:
+    """The floor: every row read by the standard library, its hash followed, its body decoded and folded."""
+    head, folded = bytes(32), 0
+    with closing(sqlite3.connect(path)) as connection:
+        for body, digest in connection.execute("SELECT body, hash FROM log ORDER BY seq"):
+            head = hashlib.sha256(head + body).digest()
+            if head != digest:
+                raise ValueError("the chain is broken")
+            folded += json.loads(body)["cycle"]
+    return folded
+
+
+def resuming() -> None:
+    n = 100 if harness.quick() else 1_000
+    with tempfile.TemporaryDirectory() as name:
+        path, by_hand = Path(name) / "ours.db", Path(name) / "raw.db"
+        with closing(Store.open(path)) as store:
+            ledger = GraphLedgerStore(store)
+            anyio.run(work.in_line(n, ledger=ledger, commit="cycle", durability="process"))
+            run = next(ledger.runs()).run
+            entries = ledger.store.head(f"run:{run}").seq
+        with closing(_Raw(by_hand, full=False)) as raw:
+            anyio.run(work.plain_recorded(n, raw.commit))
+
+        def ours() -> float:
+            began = time.process_time()
+            with closing(Store.open(path)) as store:
+                resume(
+                    GraphLedgerStore(store), run, agent_adapter=work.agent_turn, evaluator_adapter=work.evaluator_turn,
+                    build_agent_prompt=str, build_evaluator_prompt=str,
+                    parse_evaluator_output=create_default_evaluator_parser(),
+                    deterministic_checks=work.failing_check, checks_list=["exit_code:0"],
+                )  # fmt: skip
+            return time.process_time() - began
+
+        def floor() -> float:
+            began = time.process_time()
+            _reopened_by_hand(by_hand)
+            return time.process_time() - began
+
+        us = harness.measure({"ours": ours, "floor": floor}, n=1)
+    ms = us["ours"] / 1e3
+    harness.report(
+        "L8",
+        f"open a run of {n} cycles, verify it and stand where it ended, CPU",
+        ms,
+        "ms",
+        floor=us["floor"] / 1e3,
+        must=harness.bar("<= 10 ms", ms <= 10),
+        moonshot=harness.bar("<= 3 ms", ms <= 3),
+        n=n,
+        entries_a_second=entries / (us["ours"] / 1e6),
+    )
+
+
 PARTS = {
     "memory": (in_memory, report_counts, growth, memory),
     "disk": (durable,),
+    "resume": (resuming,),
     "start": (start,),
 }
 

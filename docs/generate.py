@@ -8,6 +8,7 @@ A test compares each page with what this would write, so that none can drift.
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,23 @@ from adapters.openai.chat import _Options as OpenAIOptions  # noqa: E402
 from adapters.tools.shell import _Options as ShellOptions  # noqa: E402
 from agentloop._canonical import encode_text  # noqa: E402
 from agentloop.checks import CHECKS  # noqa: E402
+from agentloop.context.bm25 import Bm25Retriever  # noqa: E402
+from agentloop.context.config import (  # noqa: E402
+    ContextConfig,
+    HistoryOptions,
+    MemoryOptions,
+    RetrievalOptions,
+)
+from agentloop.context.memory import InProcessMemory, MemoryRecord  # noqa: E402
+from agentloop.context.packer import ContextBudget  # noqa: E402
+from agentloop.context.retrieval import Passage  # noqa: E402
+from agentloop.context.sections import Section  # noqa: E402
+from agentloop.context.standard import Found, standard_sections  # noqa: E402
+from agentloop.messages import Message  # noqa: E402
+from agentloop.orchestrator.config import Budget, RetryPolicy, RunConfig  # noqa: E402
+from agentloop.orchestrator.phases import ORCHESTRATION, SELF_LOOPS  # noqa: E402
+from agentloop.outcome import REMEDIES  # noqa: E402
+from agentloop.ports import AssemblyRequest, ToolSpec  # noqa: E402
 from agentloop.tasks import task_schema  # noqa: E402
 from graphstate.adaptogen import Adaptogen  # noqa: E402
 from graphstate.cli.commands import EVERYWHERE, GROUPS, Command  # noqa: E402
@@ -32,7 +50,7 @@ from graphstate.guards.language import GUARD_BUDGET, MAX_CACHED, MAX_DEPTH, MAX_
 from graphstate.guards.values import CHARACTERS_PER_UNIT, PAIRS_PER_UNIT, PER_PAIR  # noqa: E402
 from graphstate.manifest import VERBS, describe  # noqa: E402
 
-__all__ = ("PAGES", "adaptogen", "graph_verbs")
+__all__ = ("PAGES", "adaptogen", "graph_verbs", "orchestrator")
 
 NOTE = "<!-- Written by docs/generate.py from the program's own tables; change those. -->"
 
@@ -471,11 +489,202 @@ def guards() -> str:
     )
 
 
+# ------------------------------------------------------------------------- the orchestrator
+
+_ORCHESTRATOR = """
+# The orchestrator
+
+{note}
+
+`agentloop.run(goal, provider=..., tools=...)` works on a goal with a model and its tools. Every
+decision is made by a pure function, `reduce(state, event, config)`, and is on record before
+anything that follows from it is done; so a run replays exactly, and goes on elsewhere if it is
+cut off. [How to run one](../how-to/orchestrator.md).
+
+## Phases
+
+```mermaid
+{diagram}
+```
+
+These events are legal in every phase that is not the last, and are not drawn: {anywhere}.
+
+## Which event may follow where
+
+A dot means that the event is not accepted. {loops} leave the phase as it is; traces, fingerprints
+and counts of steps skip them.
+
+{grid}
+
+## What is done about a failure
+
+Every failure is a value with a class, and each class has one remedy.
+
+| class | remedy | which means |
+|---|---|---|
+{remedies}
+
+A provider, a tool, an assembler or a finalizer says the class itself: by `Err(...)`, or by raising
+`ClassifiedError`. Anything else that is raised is `fatal`.
+
+## Limits
+
+`config={{"budget": {{"max_steps": 3}}}}` is merged over these, key by key; the names on the wire are in
+camel case. `None` takes a limit away where that is said to be possible.
+
+{budget}
+
+### Waits, under `retry`
+
+{retry}
+
+### Deadlines and sizes
+
+{config}
+
+A result of a tool that is longer than `max_result_tokens` is shown in part; from then on the model can
+call `read_more`, which reads on in it.
+
+## The record
+
+The ledger keeps a `fact.*` for each event from outside and a `step` for each decision. A window
+keeps only what it does not share with the one before it, a batch of results only names those that
+stand before it. `read_run_file(store, run)` gives the run as one file (version 2): a header and the
+steps; `replay_file(file, config=...)` says where a run would have gone another way under other
+limits. `file.fingerprint` stands for the path of a run, `file.fingerprint2` also for how its calls
+and the run came out.
+"""
+
+_REMEDY_TEXTS = {
+    "transient": "the same is tried again after a wait, as often as the limits allow",
+    "correctable": "the model is shown the error and answers again",
+    "fatal": "the run fails",
+    "budget": "the run is halted",
+    "cancelled": "the run fails; its caller has stopped it",
+}
+
+
+def orchestrator() -> str:
+    """The page about orchestrated runs."""
+    head, *rows = ORCHESTRATION.to_grid()
+    remedies = (f"| `{name}` | {remedy} | {_REMEDY_TEXTS[name]} |" for name, remedy in REMEDIES.items())
+    return _ORCHESTRATOR.lstrip().format(
+        note=NOTE,
+        diagram=ORCHESTRATION.to_mermaid(anywhere=False),
+        anywhere=", ".join(f"`{event}`" for event in ORCHESTRATION.anywhere),
+        loops=", ".join(f"`{event}`" for event in sorted(SELF_LOOPS)),
+        grid="\n".join(table(head, rows)),
+        remedies="\n".join(remedies),
+        budget="\n".join(_settings(Budget)),
+        retry="\n".join(_settings(RetryPolicy)),
+        config="\n".join(_settings(RunConfig)),
+    )
+
+
+def _settings(form: type[msgspec.Struct]) -> list[str]:
+    """Return a table of a config's numbers, with what stands above each of them."""
+    says = {
+        name: " ".join(line.strip("#: ") for line in lines.strip().splitlines())
+        for lines, name in re.findall(r"((?:    #: .*\n)+)    (\w+):", inspect.getsource(form))
+    }
+    fields = (one for one in msgspec.structs.fields(form) if one.name in says)
+    return table(
+        ("name", "default", ""), ((f"`{one.name}`", f"`{one.default}`", says[one.name]) for one in fields)
+    )
+
+
+# ------------------------------------------------------------------------------ the window
+
+_WINDOW = """
+# The context window
+
+{note}
+
+`create_assembler(ContextConfig(...))` makes windows; the [how-to page](../how-to/context.md) shows
+how. Tokens are whole numbers, shares go from 0 to 1.
+
+## The standard sections
+
+In the order in which they are served. `place` is where they stand in the window, `share` the part of
+the room left at their turn that they may take while others compete.
+
+{sections}
+
+A pinned section is shown whole. `cut` shortens the first item that does not fit, `pass over` goes on
+with the next one. Sections without an item are left out.
+{options}
+"""
+
+
+def _commented(cls: type) -> Iterable[tuple[str, str, str, str]]:
+    """Yield name, type, default and comment of each field of a class, from its source."""
+    says: list[str] = []
+    for line in inspect.getsource(cls).splitlines():
+        text = line.strip()
+        if text.startswith("#: "):
+            says.append(text[3:])
+        elif line.startswith("    ") and line[4:5].isalpha() and not text.startswith(("def ", "async ", "@")):
+            name, _, rest = text.partition(": ")
+            kind, _, default = rest.partition(" = ")
+            if name.isidentifier() and kind:
+                yield f"`{name}`", f"`{kind}`", f"`{default}`" if default else "required", " ".join(says)
+            says = []
+
+
+def _standard_sections() -> list[str]:
+    record = MemoryRecord(id="m", text="m", kind="instruction", trust="developer", salience=1.0)
+    config = ContextConfig(
+        budget=ContextBudget(total=1),
+        system_prompt="s",
+        memory=MemoryOptions(store=InProcessMemory()),
+        retrieval=RetrievalOptions(retriever=Bm25Retriever()),
+    )
+    said = [Message(role="user", content="x") for _ in range(6)]
+    request = AssemblyRequest(
+        run_id="r", step=0, goal="g", transcript=said, tools=(ToolSpec(name="t"),), note="n", summaries=("s",)
+    )
+    found = Found(standing=(record,), memories=(record,), passages=(Passage(id="p", text="p"),))
+    made = sorted(standard_sections(config, request, found), key=lambda section: section.priority)
+    rows = (
+        (
+            f"`{section.id}`", f"{section.priority:g}", f"{section.order:g}", "yes" if section.pinned else "",
+            "" if section.max_share is None else section.max_share,
+            "" if section.pinned else "cut" if section.overflow == "truncate" else "pass over",
+            "newest first" if section.fill == "last" else "",
+            section.block.role if section.block else "as said",
+        )
+        for section in made
+    )  # fmt: skip
+    return table(("section", "priority", "place", "pinned", "share", "too long", "filled", "role"), rows)
+
+
+def window() -> str:
+    """The page about the context window."""
+    options: list[str] = []
+    for cls in (
+        ContextConfig,
+        ContextBudget,
+        HistoryOptions,
+        MemoryOptions,
+        RetrievalOptions,
+        Section,
+        MemoryRecord,
+    ):
+        summary = (inspect.getdoc(cls) or "").partition("\n")[0]
+        options += ["", f"## {cls.__name__}", "", summary, ""]
+        options += table(("option", "type", "default", ""), _commented(cls))
+    return _WINDOW.lstrip().format(
+        note=NOTE, sections="\n".join(_standard_sections()), options="\n".join(options)
+    )
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/adaptogen.md": adaptogen,
     "reference/graph-events.md": events,
+    "reference/context.md": window,
     "reference/graph-verbs.md": graph_verbs,
     "reference/guards.md": guards,
+    "reference/orchestrator.md": orchestrator,
     "reference/task.md": task,
 }
 

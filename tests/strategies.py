@@ -8,7 +8,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from agentloop._canonical import Json
+from agentloop.context.sections import Block, Item, Section
 from agentloop.frames import NODE_COMPLETED, TEXT, TREE_FAILED, Frame
+from agentloop.messages import Message, ToolCall
 from graphstate import Edge
 from graphstate.policy import Fence, GuardReport
 
@@ -17,6 +19,8 @@ __all__ = (
     "check_strings",
     "evolution_steps",
     "fences",
+    "context_sections",
+    "conversations",
     "deep_list",
     "frames",
     "governed_edges",
@@ -28,6 +32,7 @@ __all__ = (
     "json_values",
     "labels",
     "limits",
+    "model_scripts",
     "overflow_strategies",
     "stream_steps",
     "symbolic_operations",
@@ -380,3 +385,93 @@ def evolution_steps() -> st.SearchStrategy[list[tuple[str, ...]]]:
         st.tuples(st.just("plan"), node, node, st.sampled_from(["g", "h", "i"]), edge),
     )
     return st.lists(st.one_of(life, life, edits), min_size=10, max_size=40)
+
+
+# -------------------------------------------------------------------------------- windows
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[Message]:
+    """What a model said and was answered; some calls have no answer, some answers no call."""
+    said: list[Message] = []
+    for number in range(draw(st.integers(0, 5))):
+        text = draw(st.text("ab\n ", max_size=40))
+        kind = draw(st.sampled_from(["user", "assistant", "calls", "orphan"]))
+        if kind == "calls":
+            calls = tuple(
+                ToolCall(id=f"c{draw(st.integers(0, 3))}.{index}", name="t", arguments={"n": number})
+                for index in range(draw(st.integers(1, 3)))
+            )
+            said.append(Message(role="assistant", content=text, tool_calls=calls))
+            answered = draw(st.lists(st.sampled_from(calls), unique_by=lambda call: call.id))
+            said += [
+                Message(role="tool", call_id=call.id, name="t", content="r" * draw(st.integers(0, 60)))
+                for call in answered
+            ]
+        elif kind == "orphan":
+            said.append(Message(role="tool", call_id="gone", name="t", content=text))
+        else:
+            said.append(Message(role="user" if kind == "user" else "assistant", content=text))
+    return said
+
+
+@st.composite
+def context_sections(draw: st.DrawFn, *, most: int = 5, notes: bool = True) -> list[Section]:
+    """Sections of every kind that may stand in one window."""
+    sections = []
+    for number in range(draw(st.integers(1, most))):
+        messages = draw(conversations() | st.lists(st.text("xyz,.\n ", max_size=30).map(_said), max_size=6))
+        block = Block(header=draw(st.sampled_from(["", "Known:"])), footer=draw(st.sampled_from(["", "end"])))
+        sections.append(
+            Section(
+                id=f"s{number}",
+                priority=draw(st.integers(0, 3)),
+                order=draw(st.none() | st.integers(0, 3)),
+                pinned=draw(st.integers(0, 5)) == 0,
+                max_share=draw(st.none() | st.sampled_from([0.0, 0.25, 0.5, 1.0])),
+                min_tokens=draw(st.sampled_from([0, 0, 0, 20])),
+                overflow=draw(st.sampled_from(["drop", "truncate"])),
+                fill=draw(st.sampled_from(["first", "last"])),
+                block=draw(st.sampled_from([None, None, block])),
+                elision_note="({} left out)".format if notes and draw(st.booleans()) else None,
+                cut_marker=draw(st.sampled_from(["", " [cut]"])),
+                items=[
+                    Item(id=f"{number}.{place}", message=message) for place, message in enumerate(messages)
+                ],
+            )
+        )
+    return sections
+
+
+def _said(text: str) -> Message:
+    return Message(role="user", content=text)
+
+
+# ----------------------------------------------------------------------------- orchestrator
+
+
+def model_scripts() -> st.SearchStrategy[list[dict[str, Any]]]:
+    """Scripts of model calls: answers, blanks, failures of each class, calls of tools of each kind."""
+    words = st.sampled_from(["answer", "", "  ", "é \U0001f600", "x" * 700])
+    classes = st.sampled_from(["transient", "transient", "correctable", "fatal", "budget", "cancelled"])
+    failures = classes.map(
+        lambda name: {"failWith": {"class": name, "code": f"a.{name}", "message": f"a {name} failure"}}
+    )
+    too_long = st.just(
+        {"failWith": {"class": "transient", "code": "context.length_exceeded", "message": "too long"}}
+    )
+    names = st.sampled_from(["read", "slow", "write", "flaky", "correctable", "nope", "read", "slow"])
+    ending = st.sampled_from(["fatal", "budget", "cancelled"])
+    arguments = st.sampled_from([{"n": 1}, {"n": 2}, {}, {"n": "x"}])
+    calls = st.lists(
+        st.fixed_dictionaries({"name": names | ending, "args": arguments}), min_size=1, max_size=4
+    )
+    said = st.fixed_dictionaries(
+        {"say": words},
+        optional={
+            "callTools": calls,
+            "stopReason": st.sampled_from(["end_turn", "max_tokens", "tool_use"]),
+            "waitMs": st.integers(1, 2_000),
+        },
+    )
+    return st.lists(said | said | failures | too_long, max_size=8)

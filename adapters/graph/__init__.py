@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from adapters.graph.bridge import DEFAULT_REWARDS, GraphBridge, reward_for
 from adapters.graph.ledgers import GraphLedgerStore
+from adapters.graph.memory import GraphMemory
 from adapters.graph.nodes import GraphNodes, ListedNodes, begin_task, declare_nodes, graph_node_provider
 from adapters.graph.project import GraphProject, open_project
 
@@ -12,6 +13,7 @@ __all__ = (
     "DEFAULT_REWARDS",
     "GraphBridge",
     "GraphLedgerStore",
+    "GraphMemory",
     "GraphNodes",
     "GraphProject",
     "ListedNodes",

@@ -14,6 +14,7 @@ import re
 __all__ = (
     "actor_of",
     "dependency_id",
+    "memory_id",
     "move_id",
     "retry_id",
     "run_node_id",
@@ -49,6 +50,11 @@ def symbolic_id(scope: str, name: str) -> str:
     """Return the node of a symbolic fact; ``sym:default:a`` for the fact ``a``."""
     start = f"sym:{_part(scope, _MAX_SCOPE)}:"
     return start + _part(name, _MAX_ID - len(start))
+
+
+def memory_id(record: str) -> str:
+    """Return the node of a remembered record."""
+    return f"memory:{_part(record, _MAX_ID - 7)}"
 
 
 def run_node_id(run: str) -> str:

@@ -20,7 +20,7 @@ from agentloop.checks.trace import Call, read_integer, read_trace
 from agentloop.symbolic import SymbolicState, same_value
 
 if TYPE_CHECKING:
-    from agentloop.checks.patterns import Pattern
+    from agentloop.patterns import Pattern
 
 __all__ = ("CHECKS", "Answer", "Check", "Malformed", "Scene")
 
@@ -241,7 +241,7 @@ def _stdout_contains(text: str, scene: Scene, tool: str | None) -> Answer:
 
 
 def _pattern(argument: str) -> Pattern:
-    from agentloop.checks.patterns import Pattern  # few lists have one, and it takes a while to import
+    from agentloop.patterns import Pattern  # few lists have one, and it takes a while to import
 
     return Pattern(argument)
 

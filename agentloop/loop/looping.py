@@ -19,6 +19,7 @@ from agentloop.determinism import Clock, RunIds, SystemClock
 from agentloop.errors import LedgerUnavailable, StreamAborted, StreamBusy, TurnError
 from agentloop.frames import PROGRESS_TYPES, TICK, Frame
 from agentloop.ledger.chain import NO_ENTRIES
+from agentloop.ledger.commits import Commits
 from agentloop.ledger.recorder import LEDGER_VERSION, Recorder
 from agentloop.loop.answers import must_wait
 from agentloop.loop.context import read_context, state_for
@@ -28,7 +29,7 @@ from agentloop.loop.ingress import Ingress
 from agentloop.loop.lifecycle import OneRun
 from agentloop.loop.options import OverflowStrategy
 from agentloop.loop.output import deliver_now
-from agentloop.loop.record import Commits, effect_names
+from agentloop.loop.record import effect_names
 from agentloop.loop.resumption import OuterResumption, set_facts, skip_turns
 from agentloop.loop.rounds import (
     ASK_AGAIN,

@@ -11,18 +11,17 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-import anyio
-import anyio.to_thread
 import msgspec
 
 from agentloop._canonical import Json, encode_text, quote
 from agentloop.frames import DONE, TEXT, Frame
 from agentloop.ledger.blobs import BLOB_LIMIT
+from agentloop.ledger.commits import Commits
 from agentloop.ledger.recorder import LEDGER_VERSION, Recorder
 from agentloop.loop.cycle import CycleConfig, CycleState, Effect, Emit, Event, event_name
 from agentloop.messages import LoopResult
 
-__all__ = ("DRIVER", "Commits", "OutDigest", "RunRecord", "effect_names")
+__all__ = ("DRIVER", "OutDigest", "RunRecord", "effect_names")
 
 #: What ``run.opened`` calls this driver.
 DRIVER: Final = "agent_loop"
@@ -89,37 +88,6 @@ def _step_form(before: str, event: str, after: str, effects: tuple[str, ...]) ->
 def effect_names(effects: Sequence[Emit | str]) -> list[str]:
     """Return what a step records of its effects: the types of frames, and the orders."""
     return [effect.type if type(effect) is Emit else str(effect) for effect in effects]
-
-
-class Commits:
-    """Hands what a recorder holds to its store, one call at a time.
-
-    What waits for a disk to sync goes through a worker; what does not is cheaper than the hop
-    there.
-
-    Attributes:
-        may_give_up: A cancellation leaves a worker behind that does not come back. Without it a
-            commit that has begun is done or has failed, whoever is cancelled.
-    """
-
-    __slots__ = ("_recorder", "_slot", "_sync", "may_give_up")
-
-    def __init__(self, recorder: Recorder, *, sync: bool) -> None:
-        self._recorder, self._sync, self.may_give_up = recorder, sync, False
-        self._slot: anyio.CapacityLimiter | None = None
-
-    async def __call__(self) -> None:
-        """Hand over everything recorded so far."""
-        if not (self._sync and self._recorder.blocking):
-            self._recorder.flush(sync=self._sync)
-            return
-        if self._slot is None:
-            self._slot = anyio.CapacityLimiter(1)
-        await anyio.to_thread.run_sync(self.now, limiter=self._slot, abandon_on_cancel=self.may_give_up)
-
-    def now(self) -> None:
-        """The same on the calling thread."""
-        self._recorder.flush(sync=self._sync)
 
 
 class RunRecord:
@@ -189,20 +157,26 @@ class RunRecord:
                 self._put_down_frames()
             self._recorder.record(f"fact.{kind}", data)
 
-    def turn_begun(self, turn: int, role: str, prompt: Sequence[Frame], *, whole: bool) -> None:
+    def turn_begun(
+        self, turn: int, role: str, prompt: Sequence[Frame], *, whole: bool, about: Sequence[Frame] = ()
+    ) -> None:
+        """Record a prompt: its frames, or their digest if not ``whole``, and what they were made of."""
         self._turn, self._role = turn, role
         if self._recorder is None:
             return
         frames = f"[{','.join([frame_text(frame.type, frame.content) for frame in prompt])}]"
+        data: dict[str, Json] = {"role": role, "turn": turn}
+        if about:
+            data["about"] = [[frame.type, frame.content] for frame in about]
         if not whole:
-            digest = hashlib.sha256(frames.encode()).hexdigest()
-            self._recorder.record("fact.prompt", {"digest": digest, "role": role, "turn": turn})
-        elif len(frames) <= BLOB_LIMIT and "$blob" not in frames:
+            data["digest"] = hashlib.sha256(frames.encode()).hexdigest()
+            self._recorder.record("fact.prompt", data)
+        elif not about and len(frames) <= BLOB_LIMIT and "$blob" not in frames:
             body = f'{{"frames":{frames},"role":"{role}","turn":{turn}}}'
             self._recorder.record_encoded("fact.prompt", body.encode())
         else:
-            parts = [[frame.type, frame.content] for frame in prompt]
-            self._recorder.record("fact.prompt", {"frames": parts, "role": role, "turn": turn})
+            data["frames"] = [[frame.type, frame.content] for frame in prompt]
+            self._recorder.record("fact.prompt", data)
 
     def frame(self, frame: Frame) -> None:
         """Gather one frame of the current turn."""

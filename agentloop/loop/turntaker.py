@@ -15,7 +15,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from agentloop.errors import TurnError, TurnTimeout
-from agentloop.frames import DONE, ERROR, TEXT, TOOL_CALL, Frame, Role
+from agentloop.frames import CONTEXT, DONE, ERROR, TEXT, TOOL_CALL, Frame, Role
 from agentloop.loop.answers import must_wait
 from agentloop.loop.calls import TurnCalls
 from agentloop.loop.context import LoopContext
@@ -102,11 +102,20 @@ class TurnTaker:
         """
         again, self._again = self._again, None
         prompt = await self._build_prompt(role, again, *arguments)
+        about: list[Frame] = []
+        for frame in prompt:  # most prompts have none, and this is asked every turn
+            if frame.type == CONTEXT:
+                prompt, about = self._parted(prompt)
+                break
         self._number += 1
         if self._record.on:
             whole = self._options.record_prompts == "parts"
-            self._record.turn_begun(self._number, role, self._ingress.prompt(prompt), whole=whole)
+            frames = self._ingress.prompt(prompt)
+            self._record.turn_begun(self._number, role, frames, whole=whole, about=about)
         work = _TurnWork(TurnFold(role), partial(self._calls, again=again))
+        for frame in about:  # what the prompt was made of: for the run and its reader, not for the adapter
+            work.fold.feed(frame)
+            self._stage(frame, role)
         try:
             self.role = role
             self._watch.allow(self._options.turn_timeout_ms)
@@ -127,6 +136,11 @@ class TurnTaker:
         self.role = self._turn = None
         self._record.turn_ended()
         return work.fold, work.entries()
+
+    def _parted(self, prompt: Prompt) -> tuple[Prompt, list[Frame]]:
+        """Return what the adapter is given, and what is kept of the frames about it."""
+        about = self._ingress.prompt(frame for frame in prompt if frame.type == CONTEXT)
+        return Prompt(frame for frame in prompt if frame.type != CONTEXT), about
 
     def _go_on(self) -> None:
         if self._run.halted():

@@ -55,7 +55,7 @@ def open_memory(state: Path, *, read_only: bool = False) -> ProjectMemory:
     return memory
 
 
-def _is_utf8(path: Path) -> bool:
+def _is_utf8(path: Path | str) -> bool:
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -290,13 +290,12 @@ def _copy_workspace(task: Task, scratch: Path) -> None:
 def _labels(task: Task, workspace: Path) -> dict[str, Any]:
     base = task.state.parent
     shown = workspace.relative_to(base) if workspace.is_relative_to(base) else workspace
-    labels = {"task": task.name, "goal": task.goal, "workspace": str(shown), "folder": _beside(task)}
+    labels: dict[str, Any] = {"task": task.name, "goal": task.goal, "workspace": str(shown)}
+    # Seen from the file that keeps the runs: both may move together.
+    folder = os.path.relpath(task.folder, base)
+    if _is_utf8(folder):  # else a run that is resumed has to be told
+        labels["folder"] = folder
     return {**labels, "set": list(task.overrides)} if task.overrides else labels
-
-
-def _beside(task: Task) -> str:
-    """Return where the task lies, seen from the file that keeps its runs: both may move together."""
-    return os.path.relpath(task.folder, task.state.parent)
 
 
 def _tools(task: Task, context: AdapterContext) -> dict[str, Tool]:

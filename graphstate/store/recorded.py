@@ -95,10 +95,13 @@ def snapshot_is_named(log: Log, taken: Taken) -> bool:
 
 
 def _named(log: Log) -> Iterator[tuple[int, str, Pin | None]]:
-    """Yield (seq of the event, name, pin) of each checkpoint that the kept events name."""
-    record, at = compaction(log), log.start_record(GRAPH)
-    for kept in record.get("checkpoints", ()):
-        yield at, kept["name"], Pin(Head(kept["seq"], bytes.fromhex(kept["hash"])), kept["snapshotId"])
+    """Yield (number, name, pin) of each `CheckpointCreated` that is kept or that a record repeats.
+
+    The number is that of the event itself, two after the one that the checkpoint stands on.
+    """
+    for kept in compaction(log).get("checkpoints", ()):
+        place = Head(kept["seq"], bytes.fromhex(kept["hash"]))
+        yield kept["seq"] + 2, kept["name"], Pin(place, kept["snapshotId"])
     for seq, text in log.of_type(GRAPH, "CheckpointCreated"):
         body = _object(text)
         digest = log.hash_at(GRAPH, body.get("seq", -1))
@@ -106,11 +109,11 @@ def _named(log: Log) -> Iterator[tuple[int, str, Pin | None]]:
         yield seq, body.get("name", ""), pin
 
 
-def checkpoints(log: Log) -> dict[str, Pin]:
-    """Return the checkpoints that the kept events name, the newest of each name."""
+def checkpoints(log: Log, upto: int = 2**53) -> dict[str, Pin]:
+    """Return where the checkpoints stood at an event, as the kept events name them."""
     found: dict[str, Pin] = {}
-    for _, name, pin in sorted(_named(log), key=lambda named: named[0]):
-        if pin is not None:
+    for number, name, pin in sorted(_named(log), key=lambda named: named[0]):
+        if pin is not None and number <= upto:
             found[name] = pin
     return found
 
@@ -123,14 +126,12 @@ def _was_recorded(log: Log, name: str, pin: Pin) -> bool:
     return named and log.hash_at(GRAPH, pin.head.seq) == pin.head.hash
 
 
-def missing(log: Log, snapshots: Snapshots) -> dict[str, Pin]:
-    """Return the checkpoints that the kept events name, whose snapshot is there, and that are not.
-
-    A rollback leaves such: a name that had moved on returns to its older place.
-    """
+def missing(named: Mapping[str, Pin], snapshots: Snapshots) -> dict[str, Pin]:
+    """Return the named checkpoints that are not there although their snapshots are."""
     present, kept = snapshots.checkpoints(), {taken.id for taken in snapshots.before(2**53)}
-    named = checkpoints(log).items()
-    return {name: pin for name, pin in named if name not in present and pin.snapshot in kept}
+    return {
+        name: pin for name, pin in named.items() if name not in present and pin.snapshot in kept
+    }  # fmt: skip
 
 
 def damage(log: Log, snapshots: Snapshots) -> tuple[dict[str, Pin], list[str], list[str]]:
@@ -140,7 +141,8 @@ def damage(log: Log, snapshots: Snapshots) -> tuple[dict[str, Pin], list[str], l
         The checkpoints that are missing or differ, as the events have them; the names of those
         that no event knows; the ids of the snapshots whose bytes or digest are not the recorded.
     """
-    named, wrong, unknown = checkpoints(log), missing(log, snapshots), []
+    named, unknown = checkpoints(log), []
+    wrong = missing(named, snapshots)
     for name, pin in snapshots.checkpoints().items():
         if named.get(name) == pin or _was_recorded(log, name, pin):
             continue

@@ -599,10 +599,12 @@ class Store:
         """
         log, start, record = self.log, self.log.start(GRAPH), self.log.start_record(GRAPH)
         count = log.head(GRAPH).seq - max(to.seq, start.seq)
+        named = recorded.checkpoints(log, upto=to.seq)
         made = self.rebuild(to)
         no = log.abandon(GRAPH, to, at=self.now(), actor=actor, trust=trust, reason=reason)
         self.snapshots.drop_after(to.seq)
-        for name, pin in recorded.missing(log, self.snapshots).items():
+        # A name that had moved on since then returns to where it stood.
+        for name, pin in recorded.missing(named, self.snapshots).items():
             self.snapshots.mark(name, pin.head, pin.snapshot, self.now())
         self.projection.set_mark("cut", no)
         newest = self.snapshots.before(to.seq)
@@ -612,6 +614,7 @@ class Store:
             log.set_start(GRAPH, start, record=0)
             base = next((taken for taken in newest if taken.id == made.snapshot_id), None)
             self._record_start(start, 0, base, actor=actor, trust=trust)
+            self.snapshots.drop_before(start.seq)  # no event names them any more
         self._snapshot_due = 0
         self._news = True
         return count

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +110,16 @@ def test_adapters_survive_a_regular_package_installed_over_them(tmp_path: Path) 
     assert done.stdout.strip() == f"somebody else {tmp_path / 'adapters' / 'command' / '__init__.py'}", (
         done.stderr
     )
+
+
+def test_the_root_holds_what_belongs_there() -> None:
+    """A test that makes files where it is run leaves them here."""
+    ignored = [line.rstrip("/") for line in (ROOT / ".gitignore").read_text("utf-8").splitlines()]
+    expected = {
+        ".ci", ".git", ".gitignore", "CHANGELOG.md", "LICENSE", "README.md", "adapters", "agentloop", "benchmarks",
+        "docs", "examples", "graphstate", "pyproject.toml", "tests", "uv.lock",
+    }  # fmt: skip
+    found = {
+        path.name for path in ROOT.iterdir() if not any(fnmatch(path.name, pattern) for pattern in ignored)
+    }
+    assert found <= expected

@@ -19,13 +19,15 @@ DOORS: dict[str, tuple[str, ...]] = {
     "anyio": ("agentloop.", "adapters."),
     "msgspec": ("agentloop.", "adapters.", "graphstate."),
     "apsw": ("graphstate.store.db",),
-    "jsonschema": ("agentloop.tasks.file", "agentloop.tools", "agentloop.verdict"),
-    "referencing": ("agentloop.tools",),
+    "jsonschema": ("agentloop.schemas", "agentloop.tasks.file", "agentloop.verdict"),
+    "referencing": ("agentloop.schemas",),
     "rich": ("agentloop.cli.", "graphstate.cli.watch"),
     "openai": ("adapters.openai.",),
     "httpx2": ("adapters.openai.",),
     "py_trees": ("adapters.py_trees.",),
     "aiostream": ("agentloop.streams.operators", "agentloop.streams.bridges"),
+    "toktok": ("agentloop.context.tokens",),
+    "snowballstemmer": ("agentloop.context.words",),
     "asyncio": ("agentloop.streams.operators",),
     "trio": (),
     "sqlite3": (),
@@ -33,7 +35,18 @@ DOORS: dict[str, tuple[str, ...]] = {
 
 #: These are slow to import or optional, so a module names them inside the function that uses
 #: them, unless it is itself imported late.
-LATE = {"apsw", "jsonschema", "referencing", "rich", "openai", "httpx2", "aiostream", "asyncio"}
+LATE = {
+    "apsw",
+    "jsonschema",
+    "referencing",
+    "rich",
+    "openai",
+    "httpx2",
+    "aiostream",
+    "asyncio",
+    "toktok",
+    "snowballstemmer",
+}
 IMPORTED_LATE = {"agentloop.streams.operators", "agentloop.cli.live"}
 
 #: Foreign packages that come with another one: the client sits on it and raises its errors; the
@@ -125,9 +138,15 @@ def decoders(tree: ast.AST) -> Iterator[ast.AST]:
         "json": {"loads", "load", "JSONDecoder", "decoder", "scanner"},
         "msgspec": {"json", "msgpack", "yaml", "toml"},
     }
+    makers = {"msgspec.json.schema", "msgspec.json.schema_components"}  # they read types, not texts
+    passed: set[ast.AST] = set()
     for node in ast.walk(tree):
         found: list[str] = []
-        if isinstance(node, ast.ImportFrom):
+        if node in passed:
+            continue
+        if isinstance(node, ast.Attribute) and dotted(node) in makers:
+            passed.add(node.value)
+        elif isinstance(node, ast.ImportFrom):
             found = [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
             found = [alias.name for alias in node.names]

@@ -473,3 +473,19 @@ def test_what_was_set_aside_is_verified_too(make: Make, tamper: Tamper, tmp_path
     report = make(path=path).verify_integrity(deep=True)
     assert not report.ok
     assert report.detail
+
+
+def test_d7_a_name_that_moved_after_a_compaction_returns_to_its_recorded_place(make: Make) -> None:
+    graph = make("a")
+    graph.checkpoint("before").unwrap()
+    graph.remember("b").unwrap()
+    graph.checkpoint("between").unwrap()
+    graph.compact(retain=0).unwrap()
+    graph.remember("c").unwrap()
+    graph.checkpoint("before").unwrap()
+    graph.rollback("between").unwrap()
+    assert whole(graph)
+    assert [(c.name, c.seq) for c in graph.list_checkpoints()] == [("before", 1), ("between", 4)]
+    assert graph.rollback("before").ok
+    assert [node.id for node in graph.recall()] == ["a"]
+    assert whole(graph)

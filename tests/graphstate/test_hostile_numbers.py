@@ -25,6 +25,13 @@ from tests.graphstate.conftest import Make
 from tests.hostile_numbers import NUMBERS, is_never_a_number
 from tests.tally import tally
 
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word that becomes the name of a file shall make none here."""
+    monkeypatch.chdir(tmp_path)
+
+
 #: What an ordinary call passes where there is no default; new names fall back to their type.
 USUAL: Mapping[str, Any] = {
     "id": "a", "node": "b", "src": "a", "dst": "b", "prereq": "a", "of": "b", "edge_id": "ab", "nodes": ["a"],
@@ -109,6 +116,9 @@ def call(graph: Adaptogen, verb: str, arguments: Mapping[str, Any]) -> tuple[boo
         return False, str(error)
     if isinstance(answer, Fail):
         return False, answer.to_json()
+    if isinstance(answer, Ok) and isinstance(answer.value, Adaptogen):
+        answer.value.close()
+        return True, None
     if isinstance(answer, Subscription):
         answer.close()
         return True, None

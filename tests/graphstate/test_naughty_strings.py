@@ -22,6 +22,13 @@ from tests.corpora.read import naughty_strings, surrogates
 from tests.graphstate.conftest import Make
 from tests.tally import tally
 
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word that becomes the name of a file shall make none here."""
+    monkeypatch.chdir(tmp_path)
+
+
 TEXTS = naughty_strings()
 LONE = tuple(surrogates())
 FULL = os.environ.get("RELIABILITY") == "full"

@@ -19,6 +19,13 @@ from graphstate import Adaptogen, Busy, Fail
 from graphstate.manifest import VERBS
 from tests.integration.fault_script import folder, left, opened, play
 
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word that becomes the name of a file shall make none here."""
+    monkeypatch.chdir(tmp_path)
+
+
 FULL = os.environ.get("RELIABILITY") == "full"
 ROOT = Path(__file__).parents[2]
 

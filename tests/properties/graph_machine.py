@@ -500,7 +500,8 @@ class GraphMachine(RuleBasedStateMachine):
             self.marks = [mark for mark in self.marks if mark[0] <= seq]
             assert value().seq == seq
             # A name that had moved on returns, if the snapshot of its older place is still kept.
-            older = {key: place for _, key, place in self.marks if key not in self.checkpoints}
+            marks = sorted(self.marks, key=lambda mark: mark[0])
+            older = {key: place for _, key, place in marks if key not in self.checkpoints}
             for listed in self.graphs[handle].list_checkpoints():
                 if listed.name in older:
                     assert older[listed.name][0] == listed.seq
@@ -512,7 +513,7 @@ class GraphMachine(RuleBasedStateMachine):
     def recorded(self, at: int) -> None:
         """A record of where the log begins names all checkpoints again."""
         self.record = at
-        self.marks += [(at, name, place) for name, place in self.checkpoints.items()]
+        self.marks += [(place[0] + 2, name, place) for name, place in self.checkpoints.items()]
 
     @rule(handle=HANDLES, retain=st.none() | st.integers(0, 12))
     def compact(self, handle: int, retain: int | None) -> None:

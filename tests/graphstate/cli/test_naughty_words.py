@@ -17,6 +17,13 @@ from tests.corpora.read import naughty_strings, surrogates
 from tests.graphstate.cli.example_calls import EXAMPLES, sow
 from tests.tally import tally
 
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word that becomes the name of a file shall make none here."""
+    monkeypatch.chdir(tmp_path)
+
+
 TEXTS = naughty_strings()
 FULL = os.environ.get("RELIABILITY") == "full"
 

@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 
-from agentloop.checks.patterns import MAX_PATTERN, MAX_SUBJECT, Pattern, PatternRefused
+from agentloop.patterns import MAX_PATTERN, MAX_SUBJECT, Pattern, PatternRefused
 
 CATASTROPHIC = (
     r"(a+)+$", r"(a*)*$", r"(a+)*$", r"(a*)+$", r"(a?){30}a{30}", r"(a|a)*$", r"(a|aa)+$", r"(a|a?)+$", r"(a|ab)*c",

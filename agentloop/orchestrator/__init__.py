@@ -1,0 +1,1 @@
+"""The deterministic orchestrator: a model, its tools, its budgets, one state machine."""

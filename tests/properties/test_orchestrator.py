@@ -1,0 +1,393 @@
+"""What holds of every orchestrated run, whatever models and tools do, and wherever it is cut."""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
+from itertools import count
+from typing import Any
+
+import anyio
+import jsonschema
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agentloop import (
+    ArgumentSchema,
+    ManualClock,
+    MemoryLedgerStore,
+    Mulberry32,
+    RunFile,
+    RunLedger,
+    RunResult,
+    SequentialIds,
+    Tool,
+    parse_ledger,
+    replay,
+    replay_file,
+    run,
+)
+from agentloop.orchestrator.config import RetryPolicy
+from agentloop.orchestrator.events import BackoffElapsed, event_name
+from agentloop.orchestrator.options import Deps
+from agentloop.orchestrator.phases import ORCHESTRATION, Phase
+from agentloop.orchestrator.providers import ChunkedProvider, ScriptedProvider
+from agentloop.orchestrator.reducer import reduce
+from agentloop.orchestrator.state import RunState
+from agentloop.orchestrator.streaming import fold_frames
+from agentloop.outcome import Err, fail
+from tests.strategies import json_values, model_scripts
+
+_SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+ONE: dict[str, Any] = {
+    "type": "object",
+    "properties": {"n": {"type": "integer"}},
+    "required": ["n"],
+    "additionalProperties": False,
+}
+TIGHT = {"budget": {"maxSteps": 5, "maxToolCalls": 6, "maxWallClockMs": 9_000}, "modelTimeoutMs": 1_500}
+
+
+def tools(clock: ManualClock) -> list[Tool]:
+    async def quick(n: int) -> Any:
+        return {"n": n, "text": "é"}
+
+    async def slow(n: int) -> Any:
+        await clock.sleep_ms(300 * n)
+        return n
+
+    failing: list[int] = []
+
+    async def flaky(n: int) -> Any:
+        failing.append(n)
+        return Err(fail("transient", "a.b", "no")) if len(failing) % 2 else "yes"
+
+    def failed(error_class: Any) -> Any:
+        async def handler(n: int) -> Any:
+            return Err(fail(error_class, f"tool.{error_class}", "no"))
+
+        return handler
+
+    made = [
+        Tool(name="read", handler=quick, schema=ONE, read_only=True),
+        Tool(name="slow", handler=slow, schema=ONE, read_only=True, timeout_ms=500),
+        Tool(name="write", handler=quick, schema=ONE),
+        Tool(name="flaky", handler=flaky, schema=ONE, read_only=True),
+    ]
+    classes = ("correctable", "fatal", "budget", "cancelled")
+    return made + [Tool(name=name, handler=failed(name), schema=ONE) for name in classes]
+
+
+async def driven(
+    script: list[dict[str, Any]], *, characters: int | None = None, store: MemoryLedgerStore | None = None
+) -> RunResult:
+    clock = ManualClock()
+    provider: Any = ScriptedProvider(script, clock=clock)
+    if characters is not None:
+        provider = ChunkedProvider(provider, characters=characters)
+    deps = Deps(clock=clock, rng=Mulberry32("p"), ids=SequentialIds())
+    return await run(
+        "goal",
+        provider=provider,
+        tools=tools(clock),
+        config=TIGHT,
+        deps=deps,
+        ledger=store,
+        durability="process",
+    )
+
+
+def play(script: list[dict[str, Any]], **options: Any) -> RunResult:
+    async def main() -> RunResult:
+        return await driven(script, **options)
+
+    return anyio.run(main)
+
+
+@_SETTINGS
+@given(script=model_scripts())
+def test_every_run_ends_within_its_limits_and_replays(script: list[dict[str, Any]]) -> None:
+    store = MemoryLedgerStore()
+    result = play(script, store=store)
+    usage, file = result.state.usage, result.ledger
+    assert ORCHESTRATION.terminal(result.state.phase)
+    assert usage.model_calls <= 5
+    assert usage.tool_calls <= 6
+    assert usage.model_invocations <= 15
+    assert file.elapsed_ms <= 9_000
+    again = parse_ledger(file.serialise())
+    assert again == file
+    replayed = replay_file(again)
+    assert (replayed.ok, replayed.divergence) == (True, None)
+    assert replay(store, result.run_id).ok
+    assert [entry.seq for entry in file.entries] == [*range(1, len(file.entries) + 1)]
+    for message, following in zip(result.transcript, result.transcript[1:], strict=False):
+        if message.tool_calls:
+            assert following.role == "tool" or result.state.phase is not Phase.DONE
+
+
+@_SETTINGS
+@given(script=model_scripts(), characters=st.integers(1, 40))
+def test_a_streamed_run_is_the_same_run(script: list[dict[str, Any]], characters: int) -> None:
+    plain, streamed = play(script), play(script, characters=characters)
+    assert streamed.ledger.fingerprint == plain.ledger.fingerprint
+    assert streamed.ledger.fingerprint2 == plain.ledger.fingerprint2
+    assert streamed.transcript == plain.transcript
+    assert streamed.outcome == plain.outcome
+    assert replay_file(streamed.ledger).ok
+
+
+@_SETTINGS
+@given(script=model_scripts(), cuts=st.lists(st.integers(0, 60), max_size=5))
+def test_any_cutting_of_frames_folds_to_the_same(script: list[dict[str, Any]], cuts: list[int]) -> None:
+    frames = play(script, characters=5).ledger.frames
+    attempt: list[dict[str, Any]] = []
+    for frame in frames:
+        attempt = [frame] if frame["n"] == 1 else [*attempt, frame]
+    places = sorted({min(cut, len(attempt)) for cut in cuts})
+    partial = None
+    for start, end in zip([0, *places], [*places, len(attempt)], strict=True):
+        partial = fold_frames(partial, attempt[start:end]) if end > start else partial
+    assert (partial or fold_frames(None, [])) == fold_frames(None, attempt)
+
+
+def _mutations(file: RunFile, place: int) -> list[RunFile]:
+    entries, replace = file.entries, msgspec.structs.replace
+    entry = entries[place]
+    other = next(phase for phase in Phase if phase not in (entry.to, entry.from_phase))
+
+    def swapped(changed: Any) -> RunFile:
+        return replace(file, entries=(*entries[:place], changed, *entries[place + 1 :]))
+
+    mutated = [
+        swapped(replace(entry, to=other)),
+        swapped(replace(entry, from_phase=other)),
+        swapped(replace(entry, effects=(*entry.effects, "wait"))),
+        swapped(replace(entry, seq=entry.seq + 1)),
+        swapped(replace(entry, at=entry.at + 1)),
+        replace(file, entries=(*entries[:place], *entries[place + 1 :])),
+        replace(file, entries=(*entries[: place + 1], *entries[place:])),
+        replace(file, usage=replace(file.usage, total_tokens=file.usage.total_tokens + 1)),
+        replace(file, outcome=None),
+        replace(file, final_phase=Phase.INIT),
+    ]
+    if place + 1 < len(entries):
+        pair = entries[place + 1], entry
+        mutated.append(replace(file, entries=(*entries[:place], *pair, *entries[place + 2 :])))
+    return mutated
+
+
+@_SETTINGS
+@given(script=model_scripts(), data=st.data())
+def test_any_change_of_a_file_is_noticed(script: list[dict[str, Any]], data: st.DataObject) -> None:
+    file = play(script).ledger
+    place = data.draw(st.integers(0, len(file.entries) - 1))
+    for number, mutated in enumerate(_mutations(file, place)):
+        replayed = replay_file(mutated)
+        assert not replayed.ok, number
+        assert replayed.divergence is not None
+
+
+@_SETTINGS
+@given(script=model_scripts(), characters=st.none() | st.integers(1, 20))
+def test_v049_v050_the_reducer_repeats_itself_and_changes_nothing(
+    script: list[dict[str, Any]], characters: int | None
+) -> None:
+    file = play(script, characters=characters).ledger
+    state = RunState.initial(file.run_id, file.goal, file.started_at)
+    emitted: deque[Any] = deque()
+    for entry in file.entries:
+        shown, messages = repr(state), [*state.transcript]
+        first, second = (reduce(state, entry.event, file.config) for _ in range(2))
+        assert first == second
+        assert not (first.effects and first.emit)
+        assert repr(state) == shown
+        assert [*state.transcript] == messages
+        assert ORCHESTRATION.legal(state.phase, event_name(entry.event), first.state.phase)
+        emitted.extend(first.emit)
+        state = first.state
+
+
+@_SETTINGS
+@given(
+    attempt=st.integers(0, 60),
+    chance=st.floats(0, 1, exclude_max=True),
+    base=st.integers(0, 10_000),
+    most=st.integers(0, 100_000),
+    jitter=st.floats(0, 0.99),
+)
+def test_waits_stay_within_their_band(
+    attempt: int, chance: float, base: int, most: int, jitter: float
+) -> None:
+    policy = RetryPolicy(base_delay_ms=base, max_delay_ms=most, jitter=jitter)
+    delay = policy.delay_ms(attempt)
+    waited = policy.jittered_ms(delay, chance)
+    assert delay <= policy.delay_ms(attempt + 1) <= most
+    assert delay * (1 - jitter) - 1 <= waited <= min(most, delay * (1 + jitter) + 1)
+
+
+@_SETTINGS
+@given(script=model_scripts())
+def test_chance_is_drawn_once_for_each_wait(script: list[dict[str, Any]]) -> None:
+    draws: list[float] = []
+
+    class Counted(Mulberry32):
+        def next(self) -> float:
+            draws.append(super().next())
+            return draws[-1]
+
+    async def main() -> RunResult:
+        clock = ManualClock()
+        deps = Deps(clock=clock, rng=Counted("p"), ids=SequentialIds())
+        provider = ScriptedProvider(script, clock=clock)
+        return await run("g", provider=provider, tools=tools(clock), config=TIGHT, deps=deps)
+
+    result = anyio.run(main)
+    waits = sum(isinstance(entry.event, BackoffElapsed) for entry in result.ledger.entries)
+    waits += sum(len(execution.attempts_log) for execution in result.ledger.executions)
+    # A wait that the deadline cut short was begun, and nothing came of it.
+    assert 0 <= len(draws) - waits <= (result.outcome.status == "halted") * 8
+
+
+# ------------------------------------------------------------------------------ cancellation
+
+SCRIPT: list[dict[str, Any]] = [
+    {
+        "say": "let me look",
+        "callTools": [{"name": "read", "args": {"n": 1}}, {"name": "slow", "args": {"n": 1}}],
+    },
+    {"failWith": {"class": "transient", "code": "a.b", "message": "no"}},
+    {"say": "now", "callTools": [{"name": "write", "args": {"n": 1}}]},
+    {"say": "an answer of some length"},
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("characters", [None, 4])
+@pytest.mark.parametrize("struck_by", ["cancel", "signal"])
+async def test_a_run_cut_at_any_step_has_an_end_on_record(struck_by: str, characters: int | None) -> None:
+    ended = False
+    step = 0
+    while not ended:
+        ended = await _cut(step, struck_by, characters)
+        step += 1
+    assert step > 10
+
+
+class Stepped:
+    """Awaits a coroutine and strikes before its step of that number."""
+
+    def __init__(
+        self, coroutine: Coroutine[Any, Any, RunResult], step: int, strike: Callable[[], object]
+    ) -> None:
+        self._coroutine, self._step, self._strike = coroutine, step, strike
+        self.struck = False
+
+    def __await__(self) -> Generator[Any, Any, RunResult]:
+        advance: Callable[[], Any] = partial(self._coroutine.send, None)
+        for number in count():
+            if number == self._step:
+                self.struck = True
+                self._strike()
+            try:
+                waited_for = advance()
+            except StopIteration as stop:
+                result: RunResult = stop.value
+                return result
+            try:
+                advance = partial(self._coroutine.send, (yield waited_for))
+            except BaseException as thrown:
+                advance = partial(self._coroutine.throw, thrown)
+        raise AssertionError("unreachable")
+
+
+async def _cut(step: int, struck_by: str, characters: int | None) -> bool:
+    """Cut a run before that step of its task; True if it had ended before."""
+    store, clock, signal = MemoryLedgerStore(), ManualClock(), anyio.Event()
+    provider: Any = ScriptedProvider(SCRIPT, clock=clock)
+    if characters is not None:
+        provider = ChunkedProvider(provider, characters=characters)
+    deps = Deps(clock=clock, rng=Mulberry32("p"), ids=SequentialIds())
+    with anyio.CancelScope() as scope:
+        driving = run(
+            "g", provider=provider, tools=tools(clock), deps=deps, ledger=store, run_id="r", signal=signal
+        )
+        stepped = Stepped(driving, step, scope.cancel if struck_by == "cancel" else signal.set)
+        await stepped
+    entries = [*RunLedger(store, "r").entries()]
+    assert entries[-1].kind == "run.closed", step
+    assert replay(store, "r").ok, step
+    outcome = entries[-1].data["outcome"]
+    if not stepped.struck:
+        assert outcome["status"] == "completed"
+    elif outcome["status"] != "completed":  # what was struck too late to be noticed completes
+        assert outcome["error"]["code"] == "run.cancelled", step
+    gc.collect()
+    return not stepped.struck
+
+
+# ---------------------------------------------------------------------------------- schemas
+
+
+def _schemas() -> st.SearchStrategy[dict[str, Any]]:
+    bounds = st.integers(0, 4)
+    simple = (
+        st.fixed_dictionaries(
+            {"type": st.just("string")},
+            optional={
+                "minLength": bounds,
+                "maxLength": bounds,
+                "enum": st.lists(st.sampled_from(["a", "b", "é", "\U0001f600"]), min_size=1, unique=True),
+            },
+        )
+        | st.fixed_dictionaries(
+            {"type": st.sampled_from(["number", "integer"])}, optional={"minimum": bounds, "maximum": bounds}
+        )
+        | st.just({"type": "boolean"})
+    )
+    names = st.sampled_from(["a", "b", "c"])
+    return st.recursive(
+        simple,
+        lambda inner: (
+            st.fixed_dictionaries(
+                {"type": st.just("array")}, optional={"items": inner, "minItems": bounds, "maxItems": bounds}
+            )
+            | st.fixed_dictionaries(
+                {"type": st.just("object")},
+                optional={
+                    "properties": st.dictionaries(names, inner, max_size=3),
+                    "required": st.lists(names, unique=True),
+                    "additionalProperties": st.booleans(),
+                },
+            )
+        ),
+        max_leaves=6,
+    )
+
+
+def _values() -> st.SearchStrategy[Any]:
+    names = st.sampled_from(["a", "b", "c", "d"])
+    simple = st.sampled_from(["a", "é", "\U0001f600", "", "abcde", 0, 1, 3, 5, 2.5, 4.0, True, None])
+    return st.recursive(
+        simple,
+        lambda inner: st.lists(inner, max_size=5) | st.dictionaries(names, inner, max_size=4),
+        max_leaves=8,
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(schema=_schemas(), value=_values() | json_values(6))
+def test_the_compiled_check_agrees_with_the_library(schema: dict[str, Any], value: Any) -> None:
+    prepared = ArgumentSchema(schema)
+    assert prepared.compiled
+    problems = prepared.problems(value)
+    assert problems == prepared.problems(value)
+    assert (problems == []) == jsonschema.Draft202012Validator(schema).is_valid(value)
+    slow = ArgumentSchema({**schema, "$defs": {}})
+    assert not slow.compiled
+    assert (slow.problems(value) == []) == (problems == [])
+    assert {str(problem) for problem in problems} >= {str(problem) for problem in slow.problems(value)}
