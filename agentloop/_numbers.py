@@ -9,7 +9,15 @@ from __future__ import annotations
 import math
 from typing import Final
 
-__all__ = ("MAX_COUNT", "MAX_DURATION_MS", "check_amount", "check_count", "check_duration")
+__all__ = (
+    "MAX_COUNT",
+    "MAX_DURATION_MS",
+    "check_amount",
+    "check_count",
+    "check_duration",
+    "check_finite",
+    "check_share",
+)
 
 #: What every reader of JSON keeps exactly; no count is larger.
 MAX_COUNT: Final = 2**53
@@ -67,3 +75,30 @@ def check_amount(name: str, value: object, *, optional: bool = False) -> None:
         raise TypeError(f"{name} must be a number, not {type(value).__name__}: {value!r:.80}")
     if not 0 <= value <= MAX_COUNT:
         raise ValueError(f"{name} must be a number from 0 to {MAX_COUNT}")
+
+
+def check_finite(name: str, value: object, *, optional: bool = False) -> None:
+    """Demand a finite number, or None if that is allowed.
+
+    Raises:
+        TypeError: No number; a bool is none.
+        ValueError: Not finite, or beyond every float.
+    """
+    if optional and value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a number, not {type(value).__name__}: {value!r:.80}")
+    if not -MAX_COUNT <= value <= MAX_COUNT:
+        raise ValueError(f"{name} must be a number from -{MAX_COUNT} to {MAX_COUNT}")
+
+
+def check_share(name: str, value: object, *, optional: bool = False) -> None:
+    """Demand a number from 0 to 1, or None if that is allowed.
+
+    Raises:
+        TypeError: No number; a bool is none.
+        ValueError: Not within.
+    """
+    check_finite(name, value, optional=optional)
+    if value is not None and not 0 <= value <= 1:  # type: ignore[operator]
+        raise ValueError(f"{name} must be from 0 to 1, not {value!r:.80}")

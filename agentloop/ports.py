@@ -209,6 +209,10 @@ class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
+    def __post_init__(self) -> None:
+        check_count("prompt_tokens", self.prompt_tokens, 0)
+        check_count("completion_tokens", self.completion_tokens, 0)
+
 
 class ModelReply(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a model answered."""
@@ -294,6 +298,10 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
     max_output_tokens: int | None = None
     #: Retrievals whose passages are shown, for feedback.
     retrieval_ids: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_count("tokens", self.tokens, 0)
+        check_count("max_output_tokens", self.max_output_tokens, 1, optional=True)
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

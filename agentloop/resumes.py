@@ -349,7 +349,9 @@ def resume(store: LedgerStore, run: str, /, **options: Any) -> AgentLoop | Loopi
 def fork(
     store: LedgerStore, run: str, /, *, at: int, run_id: str | None = None, **options: Any
 ) -> AgentLoop | Any:
-    """Return a loop, or an `Orchestrator`, that begins a new run as a recorded one had begun, up to one of its entries.
+    """Return a loop, or an `Orchestrator`, that begins a new run as a recorded one had begun.
+
+    The two are the same up to one of its entries.
 
     The new run holds the entries it shares with the old one, so it replays and resumes by
     itself; the old one is not touched. Whatever is given may differ from then on: adapters,
@@ -370,12 +372,12 @@ def fork(
         ValueError: There is no entry of that number.
         TypeError: An option that the record decides, or ``at`` is no int.
     """
+    check_count("at", at, -MAX_COUNT)
     if RunLedger(store, run).opened.get("driver") == ORCHESTRATOR:
         return fork_run(store, run, at=at, run_id=run_id, **options)
     for name in ("initial_symbolics", "ledger"):
         if name in options:
             raise TypeError(f"fork goes on with the recorded {name}")
-    check_count("at", at, -MAX_COUNT)
     standing, _ = _read(store, run, _Standing, DRIVER, at)
     if at < 1 or standing.head[0] != at:
         raise ValueError(f"run {run} has the entries 1 to {_last(store, run)}, and none is number {at}")

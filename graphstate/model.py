@@ -129,7 +129,7 @@ class Zone(Struct, frozen=True, kw_only=True):
     #: hard after too many soft violations, as on an edge
     learned_intra: Literal["hard"] | None = None
     learned_boundary: Literal["hard"] | None = None
-    #: +1 for every definition
+    #: +1 whenever it is defined, its members change or a mode is set; what it learns does not count
     version: int = 1
     created_seq: int = 0
     updated_seq: int = 0

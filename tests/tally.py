@@ -26,6 +26,7 @@ FLOORS: Mapping[str, int] = {
     "generated runs": 400,
     "random verdict texts": 10_000,
     "writer kills": 200,
+    "faults between statements": 150,
 }
 
 

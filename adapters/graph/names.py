@@ -91,6 +91,6 @@ def dependency_id(node: str, prerequisite: str) -> str:
 def write_cause(run: str, what: str) -> str:
     """Return the cause of one write of a run, by which a repeated one is recognised."""
     cause = f"{run}/{what}"
-    if len(cause) <= _MAX_CAUSE and cause.isprintable():
+    if cause.isprintable() and len(cause.encode()) <= _MAX_CAUSE:
         return cause
     return f"{_digest(run)}/{_digest(what)}"

@@ -26,6 +26,8 @@ __all__ = ("MAX_NODES", "GraphNodes", "ListedNodes", "begin_task", "declare_node
 MAX_NODES: Final = 32
 #: The prior of trying a failed node again at once; other nodes have 1.
 RETRY_WEIGHT: Final = 0.5
+#: What a node's label may have of UTF-8.
+_LABEL_BYTES: Final = 1_024
 
 #: What a node is given as; ``id`` and perhaps ``after``, the rest is for prompt builders.
 Described = Mapping[str, Any]
@@ -55,9 +57,9 @@ def declare_nodes(graph: Adaptogen, task: str, nodes: Sequence[Described]) -> No
     before = _everything_before(after)
     start = start_id(task)
     with graph.unit():
-        _remember(graph, start, "start", task, {"task": task})
+        _remember(graph, start, "start", _label(task), {"task": task})
         for node in nodes:
-            label = str(node.get("goal") or node["id"])[:1_024]
+            label = _label(str(node.get("goal") or node["id"]))
             payload = {"task": task, **{key: _plain(value) for key, value in node.items() if key != "id"}}
             _remember(graph, node["id"], "task", label, payload)
         _take_back(graph, after, before)
@@ -119,6 +121,11 @@ def _everything_before(after: Mapping[str, Iterable[str]]) -> dict[str, set[str]
     except CycleError as error:
         raise TaskError(f"nodes wait for each other: {' -> '.join(error.args[1])}") from None
     return before
+
+
+def _label(text: str) -> str:
+    """Return the longest beginning of a text that a label holds."""
+    return text.encode(errors="replace")[:_LABEL_BYTES].decode(errors="ignore")
 
 
 def _remember(graph: Adaptogen, id: str, kind: str, label: str, payload: Mapping[str, Json]) -> None:

@@ -18,6 +18,7 @@ from heapq import nlargest
 from operator import attrgetter
 from typing import Any, Final
 
+from agentloop._numbers import check_amount, check_share
 from agentloop.context.retrieval import Passage
 from agentloop.context.words import WordRule
 
@@ -54,6 +55,8 @@ class Bm25Index:
     )  # fmt: skip
 
     def __init__(self, *, k1: float = 1.2, b: float = 0.75, words: WordRule | None = None) -> None:
+        check_amount("k1", k1)
+        check_share("b", b)
         self.k1, self.b, self.words = k1, b, words or WordRule()
         #: By number; numbers of removed documents are given again.
         self._documents: list[Document | None] = []

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from agentloop._numbers import check_count, check_share
 from agentloop.context.memory import MemoryStore
 from agentloop.context.packer import ContextBudget
 from agentloop.context.retrieval import Retriever
 from agentloop.context.sections import Section
 from agentloop.context.tokens import PIECEWISE, Tokenizer
-from agentloop.errors import AgentLoopConfigError
 from agentloop.ports import AssemblyRequest
 
 __all__ = ("ContextConfig", "HistoryOptions", "MemoryOptions", "RetrievalOptions", "default_query")
@@ -50,6 +50,12 @@ class MemoryOptions:
     #: Stands above those.
     instructions_header: str = "Standing instructions:"
 
+    def __post_init__(self) -> None:
+        check_count("memory.limit", self.limit, 0)
+        check_share("memory.max_share", self.max_share)
+        check_count("memory.min_tokens", self.min_tokens, 0)
+        check_share("memory.standing_salience", self.standing_salience)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalOptions:
@@ -70,6 +76,11 @@ class RetrievalOptions:
     #: The documents are the developer's own: shown as the system's words, without marks.
     trusted: bool = False
 
+    def __post_init__(self) -> None:
+        check_count("retrieval.k", self.k, 0)
+        check_share("retrieval.max_share", self.max_share)
+        check_count("retrieval.min_tokens", self.min_tokens, 0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryOptions:
@@ -82,14 +93,14 @@ class HistoryOptions:
     #: Stands where a message was cut.
     cut_marker: str = " [cut]"
 
+    def __post_init__(self) -> None:
+        check_count("history.recent_messages", self.recent_messages, 0)
+        check_share("history.older_max_share", self.older_max_share)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextConfig:
-    """Everything that can be said about the standard window.
-
-    Raises:
-        AgentLoopConfigError: A number that cannot be.
-    """
+    """Everything that can be said about the standard window."""
 
     #: How much there is to fill.
     budget: ContextBudget
@@ -109,13 +120,3 @@ class ContextConfig:
     extra_sections: SectionsOf | None = None
     #: Show the bounds of arguments with the tools, as ``integer 1..50``.
     render_bounds: bool = False
-
-    def __post_init__(self) -> None:
-        counts = {"history.recent_messages": self.history.recent_messages}
-        if self.memory is not None:
-            counts["memory.limit"] = self.memory.limit
-        if self.retrieval is not None:
-            counts["retrieval.k"] = self.retrieval.k
-        for name, value in counts.items():
-            if value < 0:
-                raise AgentLoopConfigError(f"{name} must be 0 or more, not {value!r}")

@@ -6,13 +6,13 @@ model or a tool has said comes back as data, however often it is copied.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nsmallest
 from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
 import msgspec
 
+from agentloop._numbers import check_count, check_share
 from agentloop.context.bm25 import Bm25Index, Document
 from agentloop.context.words import WordRule
 
@@ -72,8 +72,8 @@ class MemoryRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             raise ValueError(
                 f"memory {self.id!r}: a {self.trust} may not give instructions, only facts and episodes"
             )
-        if self.salience is not None and not (math.isfinite(self.salience) and 0 <= self.salience <= 1):
-            raise ValueError(f"memory {self.id!r}: salience must be 0..1, not {self.salience!r}")
+        check_share(f"memory {self.id!r}: salience", self.salience, optional=True)
+        check_count(f"memory {self.id!r}: created_at", self.created_at, 0)
 
 
 class MemoryQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +86,9 @@ class MemoryQuery(msgspec.Struct, frozen=True, kw_only=True):
     #: Only with at least one of these tags; none filters nothing.
     tags: tuple[str, ...] = ()
     limit: int = 8
+
+    def __post_init__(self) -> None:
+        check_count("limit", self.limit, 0)
 
 
 class MemoryStore(Protocol):

@@ -15,6 +15,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Final
 
+from agentloop._numbers import check_count, check_share
 from agentloop.context.filling import Share
 from agentloop.context.reports import ContextReport
 from agentloop.context.sections import Section
@@ -36,7 +37,7 @@ class ContextBudget:
     """How much a window may hold, in tokens.
 
     Raises:
-        AgentLoopConfigError: A size or share that cannot be.
+        TypeError, ValueError: A size or share that cannot be.
     """
 
     #: What the model takes in and puts out together.
@@ -49,6 +50,10 @@ class ContextBudget:
     shrink: float = 1.0
 
     def __post_init__(self) -> None:
+        check_count("total", self.total, 0)
+        check_count("reserve_for_output", self.reserve_for_output, 0)
+        check_share("safety_margin", self.safety_margin, optional=True)
+        check_share("shrink", self.shrink)
         if not self.total > 0 or self.reserve_for_output < 0:
             raise AgentLoopConfigError(
                 f"a budget needs total > 0 and reserve_for_output >= 0, not total={self.total}, "

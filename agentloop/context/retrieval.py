@@ -8,6 +8,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from agentloop._numbers import check_count, check_finite
+
 __all__ = ("FUSION_K", "FixedRetriever", "FusedRetriever", "Passage", "Retriever", "fuse")
 
 #: How much the first ranks count over the later ones, as usual in the literature.
@@ -24,6 +26,9 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     metadata: Mapping[str, Any] = {}
     #: What feedback about the passage is given to, if it is given any.
     retrieval_id: str | None = None
+
+    def __post_init__(self) -> None:
+        check_finite("score", self.score)
 
 
 class Retriever(Protocol):
@@ -53,6 +58,8 @@ def fuse(rankings: Sequence[Sequence[Passage]], *, limit: int, k: int = FUSION_K
 
     A passage keeps what the first ranking that has it says about it, with the fused score.
     """
+    check_count("limit", limit, 0)
+    check_count("k", k, 0)
     scores: dict[str, float] = {}
     found: dict[str, Passage] = {}
     for ranking in rankings:

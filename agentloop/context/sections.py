@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from agentloop._numbers import MAX_COUNT, check_count, check_finite
 from agentloop.context.tokens import message_text
 from agentloop.messages import Message
 
@@ -25,6 +26,10 @@ class Item:
     message: Message
     #: How well it matched, for whoever reads the section; decides nothing.
     score: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.score is not None:
+            check_finite("score", self.score)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +71,13 @@ class Section:
     elision_note: Callable[[int], str] | None = None
     #: Stands where something was cut.
     cut_marker: str = " [cut]"
+
+    def __post_init__(self) -> None:
+        check_finite("priority", self.priority)
+        check_finite("order", self.order, optional=True)
+        # Whether they can be used is for the packer to say, which names the section.
+        check_finite("max_share", self.max_share, optional=True)
+        check_count("min_tokens", self.min_tokens, -MAX_COUNT)
 
 
 def render(section: Section, kept: Sequence[Message], note: str | None) -> tuple[Message, ...]:

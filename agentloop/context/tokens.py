@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast, runtime_checkable
 
 from agentloop._canonical import Json, encode_text, quote
+from agentloop._numbers import check_count
 from agentloop.errors import AgentLoopConfigError, MissingExtra
 from agentloop.messages import Message, ToolCall
 
@@ -208,6 +209,7 @@ def exact_tokenizer(*, encoding: str = "o200k_base", message_tokens: int = 4) ->
         MissingExtra: The extra is not installed.
         AgentLoopConfigError: No such encoding.
     """
+    check_count("message_tokens", message_tokens, 0)
     try:
         import toktok
     except ImportError as error:
@@ -262,6 +264,7 @@ class CountedTexts:
     __slots__ = ("_counts", "_held", "_max", "_message", "counted", "tokenizer")
 
     def __init__(self, tokenizer: Tokenizer, *, max_characters: int = 8_000_000) -> None:
+        check_count("max_characters", max_characters, 0)
         self.tokenizer, self._max = tokenizer, max_characters
         self._message = tokenizer.count_message if isinstance(tokenizer, MessageTokenizer) else None
         self._counts: dict[str | tuple[str | None, ...], int] = {}

@@ -8,22 +8,17 @@ from typing import Any, Final
 
 import msgspec
 
+from agentloop._numbers import check_count
 from agentloop.errors import AgentLoopConfigError
 
 __all__ = ("Budget", "RetryPolicy", "RunConfig", "read_config")
 
 
-def _refuse(name: str, problem: str, value: object) -> AgentLoopConfigError:
-    return AgentLoopConfigError(f"config.invalid: {name} {problem}, not {value!r}")
-
-
 def _check(owner: msgspec.Struct, name: str, least: int, *, optional: bool = True) -> None:
-    value = getattr(owner, name)
-    if value is None and optional:
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        none = " or None for no limit" if optional else ""
-        raise _refuse(name, f"is a whole number of at least {least}{none}", value)
+    try:
+        check_count(name, getattr(owner, name), least, optional=optional)
+    except (TypeError, ValueError) as error:
+        raise AgentLoopConfigError(f"config.invalid: {error}") from None
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -86,8 +81,9 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     def __post_init__(self) -> None:
         _check(self, "base_delay_ms", 0, optional=False)
         _check(self, "max_delay_ms", 0, optional=False)
-        if isinstance(self.jitter, bool) or not (math.isfinite(self.jitter) and 0 <= self.jitter < 1):
-            raise _refuse("jitter", "is a number from 0 up to and without 1", self.jitter)
+        jitter: object = self.jitter
+        if isinstance(jitter, bool) or not isinstance(jitter, (int, float)) or not 0 <= jitter < 1:
+            raise AgentLoopConfigError(f"config.invalid: jitter is from 0 up to below 1, not {jitter!r:.80}")
 
     def delay_ms(self, attempt: int) -> int:
         """Return the wait after that failed attempt (1, 2, …), before chance."""

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from agentloop._canonical import Json
+from agentloop._numbers import check_count
 from agentloop.determinism import Clock, SystemClock
 from agentloop.errors import ClassifiedError, ErrorValue, TaskError
 from agentloop.frames import DONE, TEXT, TOOL_CALL, USAGE, Frame
@@ -156,6 +157,7 @@ class CoreProvider:
     native_tools = True
 
     def __init__(self, core: ModelCore, *, name: str, max_output_tokens: int) -> None:
+        check_count("max_output_tokens", max_output_tokens, 1)
         self.core, self.name, self._most = core, name, max_output_tokens
 
     def _sent(self, request: ModelRequest) -> ModelRequest:
@@ -203,7 +205,8 @@ class ChunkedProvider:
     """Streams the replies of a provider that does not, in pieces of a few characters."""
 
     def __init__(self, inner: Provider, *, characters: int = 16) -> None:
-        self.inner, self.name, self._characters = inner, inner.name, max(1, characters)
+        check_count("characters", characters, 1)
+        self.inner, self.name, self._characters = inner, inner.name, characters
 
     def skip(self, turns: int) -> None:
         """Pass on to a scripted provider that turns were taken before."""

@@ -395,13 +395,19 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             (Word("node", "what waits", TEXT), Word("prereq", "what comes first", TEXT)),
             (Flag("id", "made up if absent", TEXT), Flag("label", "a name for people", TEXT), _CAUSE),
         ),
-        Command("unlink", "remove an edge", "changes", (Word("edge_id", "the edge", TEXT),), (_WHY, _CAUSE)),
+        Command(
+            "unlink",
+            "remove an edge",
+            "changes",
+            (Word("edge_id", "the edge", TEXT),),
+            (_VERSION, _WHY, _CAUSE),
+        ),
         Command(
             "enforce",
             "set what a failed guard of an edge does",
             "changes",
             (Word("edge_id", "the edge", TEXT), Word("mode", "off, soft or hard", TEXT)),
-            (_WHY, _CAUSE),
+            (_VERSION, _WHY, _CAUSE),
             "set_enforcement",
         ),
         Command("archive", "put a node aside", "changes", (_ID,), (_CAUSE,)),
@@ -411,7 +417,13 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             "print the cursor, or set it",
             "changes with words",
             (Word("nodes", "where it shall stand", TEXT, many=True),),
-            (_WHY, _CAUSE),
+            (
+                Flag(
+                    "expect-nodes", "fail with Conflict unless it stands on these now, comma-separated", NAMES
+                ),
+                _WHY,
+                _CAUSE,
+            ),
             "set_cursor",
             _cursor,
         ),
@@ -497,7 +509,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             "fence nodes in, or define the zone anew",
             "changes",
             (_ZONE, Word("members", "the nodes, comma-separated", NAMES)),
-            (_INTRA, _BOUNDARY, _WHY, _CAUSE),
+            (_INTRA, _BOUNDARY, _VERSION, _WHY, _CAUSE),
             "define_zone",
         ),
         Command(
@@ -508,20 +520,36 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             (
                 _INTRA._replace(help="off, soft or hard inside"),
                 _BOUNDARY._replace(help="off, soft or hard for moves in and out"),
+                _VERSION,
                 _WHY,
                 _CAUSE,
             ),
             "set_zone_enforcement",
         ),
         Command(
-            "zone-add", "make a node a member", "changes", (_ZONE, _MEMBER), (_WHY, _CAUSE), "add_to_zone"
+            "zone-add",
+            "make a node a member",
+            "changes",
+            (_ZONE, _MEMBER),
+            (_VERSION, _WHY, _CAUSE),
+            "add_to_zone",
         ),
         Command(
-            "zone-remove", "take a node out", "changes", (_ZONE, _MEMBER), (_WHY, _CAUSE), "remove_from_zone"
+            "zone-remove",
+            "take a node out",
+            "changes",
+            (_ZONE, _MEMBER),
+            (_VERSION, _WHY, _CAUSE),
+            "remove_from_zone",
         ),
         Command("zone-list", "every zone with its members", "reads", verb="zones"),
         Command(
-            "zone-delete", "remove a zone; its nodes stay", "changes", (_ZONE,), (_WHY, _CAUSE), "delete_zone"
+            "zone-delete",
+            "remove a zone; its nodes stay",
+            "changes",
+            (_ZONE,),
+            (_VERSION, _WHY, _CAUSE),
+            "delete_zone",
         ),
         Command(
             "zone-derive",

@@ -40,14 +40,14 @@ _ZONE_PUT = """INSERT INTO zone VALUES (NULL, ?1, ?2, ?3, NULL, NULL, 1, ?4, ?4)
 intra = ?2, boundary = ?3, learned_intra = NULL, learned_boundary = NULL, version = version + 1, updated_seq = ?4"""
 _MEMBER_PUT = "INSERT OR IGNORE INTO zone_member VALUES (?, ?)"
 _ZONE_MODE = {
-    ("zone-intra", False): "UPDATE zone SET intra = ?, learned_intra = NULL, updated_seq = ? WHERE name = ?",
-    (
-        "zone-boundary",
-        False,
-    ): "UPDATE zone SET boundary = ?, learned_boundary = NULL, updated_seq = ? WHERE name = ?",
+    ("zone-intra", False): """UPDATE zone SET intra = ?, learned_intra = NULL, version = version + 1,
+    updated_seq = ? WHERE name = ?""",
+    ("zone-boundary", False): """UPDATE zone SET boundary = ?, learned_boundary = NULL, version = version + 1,
+    updated_seq = ? WHERE name = ?""",
     ("zone-intra", True): "UPDATE zone SET learned_intra = ?, updated_seq = ? WHERE name = ?",
     ("zone-boundary", True): "UPDATE zone SET learned_boundary = ?, updated_seq = ? WHERE name = ?",
 }
+_ZONE_CHANGED = "UPDATE zone SET version = version + 1, updated_seq = ? WHERE name = ?"
 _COUNTS = "SELECT violations, clean FROM rule WHERE scope = ? AND id = ?"
 _VIOLATED = """INSERT INTO rule VALUES (?, ?, 1, 0) ON CONFLICT DO UPDATE SET violations = violations + 1,
 clean = 0"""
@@ -107,7 +107,7 @@ class Policies:
             self._db.run(_MEMBER_PUT, (name, node))
         else:
             self._db.run("DELETE FROM zone_member WHERE zone = ? AND node = ?", (name, node))
-        self._db.run("UPDATE zone SET updated_seq = ? WHERE name = ?", (row.seq, name))
+        self._db.run(_ZONE_CHANGED, (row.seq, name))
         self._zone_changed(name, row.seq)
 
     def _zone_deleted(self, row: Row, body: dict[str, Json]) -> None:

@@ -23,6 +23,7 @@ __all__ = (
     "compaction_body",
     "damage",
     "missing",
+    "snapshot_is_named",
     "snapshot_is_recorded",
     "start_problem",
 )
@@ -84,6 +85,13 @@ def snapshot_is_recorded(log: Log, taken: Taken) -> bool:
         (body.get("snapshotId"), body.get("digest")) == wanted
         for body in (*bodies, record, *record.get("checkpoints", ()))
     )
+
+
+def snapshot_is_named(log: Log, taken: Taken) -> bool:
+    """Say whether an event after this snapshot, and not set aside, names it: a bundle carries its proof."""
+    wanted, record, row = (taken.id, taken.digest.hex()), compaction(log), log.row(GRAPH, taken.head.seq + 1)
+    own = _object(row.body) if row is not None and row.type == "SnapshotTaken" else {}
+    return any((body.get("snapshotId"), body.get("digest")) == wanted for body in (own, record))
 
 
 def _named(log: Log) -> Iterator[tuple[int, str, Pin | None]]:

@@ -710,12 +710,16 @@ class Store:
         """Say whether the graph's chain can be followed with its key only."""
         return self._key is not None
 
-    def base(self) -> Base | None:
+    def base(self, *, named: bool = False) -> Base | None:
         """Return the earliest state that leads with the rows after it to the head.
 
         None if the log begins with event 1: then the rows alone do.
 
+        Args:
+            named: It must be one that a row after it names, so that it can be proved elsewhere.
+
         Raises:
+            VerbFailed: Conflict if there is no such row, since a rollback set it aside.
             IntegrityBroken: The log begins later, and no snapshot is there to begin with.
         """
         before = self.log.first(GRAPH) - 1
@@ -723,8 +727,16 @@ class Store:
             return None
         from graphstate.bundle import Base
 
-        for taken in reversed(self.snapshots.before(self.log.head(GRAPH).seq)):
-            state = self.snapshots.read(taken.id) if taken.head.seq >= before else None
+        kept = [
+            taken for taken in self.snapshots.before(self.log.head(GRAPH).seq) if taken.head.seq >= before
+        ]
+        # Of a checkpoint that was returned to, the row that names it was set aside.
+        usable = [taken for taken in kept if not named or recorded.snapshot_is_named(self.log, taken)]
+        if kept and not usable:
+            message = f"since a rollback no event of {self.path} names a state that the others follow"
+            raise VerbFailed(ErrorCode.CONFLICT, message, {"hint": "call snapshot, then export"})
+        for taken in reversed(usable):
+            state = self.snapshots.read(taken.id)
             if state is not None:
                 digest = hashlib.sha256(state.encode()).hexdigest()
                 return Base(taken.head, state, digest, self.snapshots.tables(state))

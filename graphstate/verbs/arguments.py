@@ -13,17 +13,20 @@ from graphstate.events import Head, is_valid_id
 
 __all__ = (
     "choice", "embedding", "head", "identifier", "identifiers", "json_bytes", "limit", "name", "number", "refuse",
-    "tags", "text", "whole", "with_reason",
+    "shortened", "tags", "text", "whole", "with_reason",
 )  # fmt: skip
 
+# Of texts and JSON: UTF-8 bytes, what a text costs in the file and in the log.
 MAX_LABEL = 1_024
 MAX_NAME = 128
+MAX_SEARCH = 1_024
+MAX_REASON = 1_024
+MAX_VARS = 262_144
+# Of lists: how many.
 MAX_TAGS = 64
 MAX_EMBEDDING = 8_192
-MAX_SEARCH = 1_024
 MAX_RESULTS = 1_000
 MAX_IDS = 100_000
-MAX_REASON = 1_024
 
 # From here on the digits of a float's value are another JSON text than the float.
 _WHOLE = 1e15
@@ -54,24 +57,30 @@ def identifiers(values: object, what: str) -> list[str]:
 
 
 def text(value: object, what: str, most: int) -> str:
-    """Free text up to a number of characters."""
+    """Free text up to a number of UTF-8 bytes."""
     if not isinstance(value, str):
         refuse(f"{what} must be text, not {type(value).__name__}")
-    if len(value) > most:
-        refuse(f"{what} has {len(value)} characters, more than the {most} allowed")
-    if not value.isascii():
+    size = len(value)
+    if size <= most and not value.isascii():
         try:
-            value.encode()
+            size = len(value.encode())
         except UnicodeEncodeError as error:
             refuse(f"{what} holds a lone surrogate at character {error.start}")
+    if size > most:
+        refuse(f"{what} is longer than the {most} bytes allowed")
     return str(value)
+
+
+def shortened(value: str, most: int) -> str:
+    """The longest beginning of a text that has at most so many UTF-8 bytes."""
+    return value.encode()[:most].decode(errors="ignore")
 
 
 def name(value: object, what: str) -> str:
     """A short text that people compare: no controls, separators, bidi or zero-width characters."""
     clean = text(value, what, MAX_NAME)
     if not clean or not clean.isprintable():
-        refuse(f"{what} must be 1 to {MAX_NAME} printable characters, not {shown(value)}")
+        refuse(f"{what} must be 1 to {MAX_NAME} bytes of printable characters, not {shown(value)}")
     return clean
 
 

@@ -154,7 +154,7 @@ class _Merge(Verbs):
 def _write(store: Store, file: BinaryIO) -> Exported:
     from graphstate.bundle import MAX_EVENTS, VERSION, BundleWriter, Header
 
-    base, head = store.base(), store.log.head(GRAPH)
+    base, head = store.base(named=True), store.log.head(GRAPH)
     origin = Head(0, GENESIS) if base is None else base.head
     events, rows = head.seq - origin.seq, sum(1 for _ in _base_rows(store, base))
     if max(events, rows) > MAX_EVENTS:

@@ -44,6 +44,7 @@ class Moving(Verbs):
         self,
         nodes: Iterable[str],
         *,
+        expect_nodes: Iterable[str] | None = None,
         reason: str | None = None,
         actor: str | None = None,
         cause: str | None = None,
@@ -53,8 +54,14 @@ class Moving(Verbs):
         This is no move: guards and zones are not asked. It is recorded with who did it and
         why. What is locked holds: models, tools and imports cannot set a locked cursor, nor
         carry one over the boundary of a locked zone.
+
+        Args:
+            expect_nodes: Fail with Conflict unless the cursor stands on these nodes now, in any
+                order; none means nowhere.
+            reason: Kept in the event.
         """
         actor = moving_actor(self, actor)
+        _expect_nodes(self, actor, expect_nodes)
         wanted = arguments.identifiers(nodes, "nodes")
         for node in wanted:
             known(self.store, node)
@@ -136,13 +143,23 @@ def checked_vars(vars: object) -> Mapping[str, Json] | None:
         return None
     if not isinstance(vars, Mapping):
         refuse(f"vars must be an object, not {type(vars).__name__}")
-    return decode_object(arguments.json_bytes(vars, "vars"))
+    data = arguments.json_bytes(vars, "vars")
+    if len(data) > arguments.MAX_VARS:
+        refuse(f"vars have {len(data)} bytes, more than the {arguments.MAX_VARS} allowed")
+    return decode_object(data)
 
 
 def decode_object(data: bytes) -> Mapping[str, Json]:
     """Return the object as it is written down: the guards see what the digest is made of."""
     value: Mapping[str, Json] = decode(data)
     return value
+
+
+def _expect_nodes(graph: Verbs, actor: str, expected: Iterable[str] | None) -> None:
+    stands = graph.store.projection.cursor(actor).nodes
+    if expected is not None and set(arguments.identifiers(expected, "expect_nodes")) != set(stands):
+        place = f"on {', '.join(stands)}" if stands else "nowhere"
+        refuse(f"the cursor of {actor!r} stands {place}", ErrorCode.CONFLICT, current=list(stands))
 
 
 def _require_active(graph: Verbs, node: str) -> None:

@@ -11,6 +11,7 @@ from graphstate.results import Ok, Result
 from graphstate.store import Store
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
+from graphstate.verbs.memory import expect
 from graphstate.verbs.structure import MODES, known_edge
 from graphstate.verbs.verb import Verbs, query, verb
 from graphstate.verbs.zones import known_zone
@@ -31,6 +32,7 @@ class Governance(Verbs):
         edge_id: str,
         mode: Enforcement | None,
         *,
+        expect_version: int | None = None,
         reason: str | None = None,
         actor: str | None = None,
         cause: str | None = None,
@@ -41,9 +43,11 @@ class Governance(Verbs):
 
         Args:
             mode: off, soft or hard; None inherits ``defaultEnforcement``.
+            expect_version: Fail with Conflict unless the edge is at this version.
             reason: Kept in the event.
         """
         edge = known_edge(self.store, edge_id)
+        expect(expect_version, edge.version, f"edge {edge_id!r}")
         if mode is not None:
             arguments.choice(mode, "mode", MODES)
         body = arguments.with_reason({"scope": "edge", "id": edge.id, "mode": mode}, reason)

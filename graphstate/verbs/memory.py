@@ -20,6 +20,9 @@ from graphstate.verbs.verb import Verbs, catches_up_text, query, verb
 
 __all__ = ("KEEP", "Keep", "Memory", "expect", "known")
 
+#: How little one place more or less counts; 60 is the usual choice.
+_FUSION = 60
+
 STATUSES = ("active", "archived", "deprecated")
 
 
@@ -176,7 +179,10 @@ class Memory(Verbs):
                 best match first. No character has a special meaning. Text without a word
                 finds nothing.
             embedding: Nearest first, by cosine, among nodes with a vector of this length; one
-                pass over those nodes. If no node has a vector the condition is left out.
+                pass over the nodes that meet the other conditions. If none of them has a vector
+                the condition is left out; if they have vectors of other lengths alone, it is
+                refused. Given with ``text`` both orders count alike: a node's score is the sum
+                of 1 / (60 + its place) in each of them, the smaller id first of equals.
             limit: 1 to 1,000, default 50; 0 counts as 1. Without text and embedding the
                 result is sorted by id.
 
@@ -190,20 +196,18 @@ class Memory(Verbs):
             "tag": None if tag is None else arguments.text(tag, "tag", arguments.MAX_NAME),
             "status": None if status is None else arguments.choice(status, "status", STATUSES),
         }
+        vector = None if embedding is None else arguments.embedding(embedding)
         if text is not None:
             arguments.text(text, "text", arguments.MAX_SEARCH)
-            found = _by_text(self.store, text, wanted, most if embedding is None else -1)
-        else:
-            embedded = embedding is not None
-            found = self.store.projection.recall(**wanted, limit=-1 if embedded else most, embedded=embedded)
-        if embedding is None:
-            return list(found)
-        vector = arguments.embedding(embedding)
-        nodes = list(found)
-        if text is None and not nodes:
-            return list(self.store.projection.recall(**wanted, limit=most))
-        near = [n for n in nodes if n.embedding is not None and len(n.embedding) == len(vector)]
-        return heapq.nsmallest(most, near, key=lambda n: (-_cosine(vector, n.embedding or ()), n.id))
+            matching = list(_by_text(self.store, text, wanted, most if vector is None else -1))
+            return matching if vector is None else _hybrid(matching, vector)[:most]
+        recalled = self.store.projection.recall
+        if vector is None:
+            return list(recalled(**wanted, limit=most))
+        embedded = list(recalled(**wanted, limit=-1, embedded=True))
+        if not embedded:
+            return list(recalled(**wanted, limit=most))
+        return _nearest(_comparable(embedded, vector), vector, most)
 
     @query
     def fts_enabled(self) -> bool:
@@ -226,6 +230,33 @@ def _with_status(graph: Verbs, id: str, status: str, actor: str | None, cause: s
     node = graph.store.projection.node(node_id)
     assert node is not None
     return Ok(node)
+
+
+def _comparable(nodes: Sequence[Node], vector: Sequence[float]) -> list[Node]:
+    """Return the nodes with a vector of this length, all of them if none has any vector."""
+    lengths = {len(node.embedding) for node in nodes if node.embedding is not None}
+    if lengths and len(vector) not in lengths:
+        known_lengths = ", ".join(map(str, sorted(lengths)[:8]))
+        refuse(
+            f"embedding has {len(vector)} numbers, the vectors of the nodes in question have {known_lengths}",
+            hint="use the model whose vectors are stored, or store vectors of this one",
+        )
+    return [n for n in nodes if not lengths or (n.embedding and len(n.embedding) == len(vector))]
+
+
+def _nearest(nodes: Sequence[Node], vector: Sequence[float], most: int) -> list[Node]:
+    return heapq.nsmallest(most, nodes, key=lambda n: (-_cosine(vector, n.embedding or ()), n.id))
+
+
+def _hybrid(matching: Sequence[Node], vector: Sequence[float]) -> list[Node]:
+    """Fuse two orders by reciprocal rank: neither scale need be comparable with the other."""
+    by_text = _comparable(matching, vector)
+    if not any(node.embedding for node in by_text):
+        return by_text
+    score = {node.id: 1 / (_FUSION + place) for place, node in enumerate(by_text, 1)}
+    for place, node in enumerate(_nearest(by_text, vector, len(by_text)), 1):
+        score[node.id] += 1 / (_FUSION + place)
+    return sorted(by_text, key=lambda node: (-score[node.id], node.id))
 
 
 def _by_text(store: Store, text: str, wanted: dict[str, Any], limit: int) -> Iterator[Node]:

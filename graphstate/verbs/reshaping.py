@@ -58,7 +58,7 @@ class Reshaping(Verbs):
         wanted = dict.fromkeys(arguments.identifiers(edge_ids, "edge_ids"))
         found = [self.store.projection.edge(edge) for edge in wanted]
         moved = [edge for edge in found if edge is not None and edge.src == node.id]
-        label = node.label[: arguments.MAX_LABEL - len(_SPLIT)] + _SPLIT
+        label = arguments.shortened(node.label, arguments.MAX_LABEL - len(_SPLIT)) + _SPLIT
         drafts = [Draft("NodeUpserted", node_body(node, id=copy, label=label, status="active"))]
         drafts += _zones_joined(self, node.id, copy)
         for edge in moved:

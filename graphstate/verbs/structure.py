@@ -86,10 +86,22 @@ class Structure(Verbs):
 
     @verb
     def unlink(
-        self, edge_id: str, *, reason: str | None = None, actor: str | None = None, cause: str | None = None
+        self,
+        edge_id: str,
+        *,
+        expect_version: int | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+        cause: str | None = None,
     ) -> Result[bool]:
-        """Remove an edge and what was learned about it."""
+        """Remove an edge and what was learned about it.
+
+        Args:
+            expect_version: Fail with Conflict unless the edge is at this version.
+            reason: Kept in the event.
+        """
         edge = known_edge(self.store, edge_id)
+        expect(expect_version, edge.version, f"edge {edge_id!r}")
         body = arguments.with_reason({"id": edge.id}, reason)
         self.record(Draft("EdgeRemoved", body), actor=actor, cause=cause)
         return Ok(True)

@@ -75,7 +75,7 @@ _RESULTS: Mapping[str, type] = {
     )
 }
 
-MAX_CAUSE_CHARS = 256
+MAX_CAUSE_BYTES = 256
 
 
 class Verbs:
@@ -112,10 +112,14 @@ def _answered_before(store: Store, name: str, cause: object) -> Result[Any] | No
         return Fail(ErrorCode.CONFLICT, f"the unit has failed already and keeps nothing: {code}, {message}")
     if cause is None:
         return None
-    if not isinstance(cause, str) or not 0 < len(cause) <= MAX_CAUSE_CHARS or not cause.isprintable():
+    if (
+        not isinstance(cause, str)
+        or not cause.isprintable()
+        or not 0 < len(cause.encode()) <= MAX_CAUSE_BYTES
+    ):
         raise VerbFailed(
             ErrorCode.INVALID_INPUT,
-            f"cause must be 1 to {MAX_CAUSE_CHARS} printable characters, not {shown(cause)}",
+            f"cause must be 1 to {MAX_CAUSE_BYTES} bytes of printable characters, not {shown(cause)}",
         )
     first = store.log.first_result(GRAPH, cause)
     if first is None:

@@ -14,7 +14,7 @@ from graphstate.store import Store
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
 from graphstate.verbs.judge import VERB_BUDGET, Judge, target_context
-from graphstate.verbs.memory import known
+from graphstate.verbs.memory import expect, known
 from graphstate.verbs.structure import MODES
 from graphstate.verbs.verb import Verbs, answer, query, verb
 
@@ -34,6 +34,7 @@ class Zones(Verbs):
         *,
         intra: Enforcement = "soft",
         boundary: Enforcement = "hard",
+        expect_version: int | None = None,
         reason: str | None = None,
         actor: str | None = None,
         cause: str | None = None,
@@ -46,8 +47,12 @@ class Zones(Verbs):
         Args:
             intra: For moves between two members: off, soft or hard.
             boundary: For moves in or out.
+            expect_version: Fail with Conflict unless the zone is at this version; 0 means
+                that it must not exist.
             reason: Kept in the event.
         """
+        zone = self.store.projection.policies.zone(arguments.identifier(name, "zone name"))
+        expect(expect_version, zone.version if zone else 0, f"zone {name!r}")
         return _define(self, name, members, intra, boundary, reason, actor, cause)
 
     @verb
@@ -57,12 +62,18 @@ class Zones(Verbs):
         *,
         intra: Enforcement | None = None,
         boundary: Enforcement | None = None,
+        expect_version: int | None = None,
         reason: str | None = None,
         actor: str | None = None,
         cause: str | None = None,
     ) -> Result[Zone]:
-        """Set one or both modes of a zone, reset what that rule had learned, return the zone."""
-        zone = known_zone(self.store, name)
+        """Set one or both modes of a zone, reset what that rule had learned, return the zone.
+
+        Args:
+            expect_version: Fail with Conflict unless the zone is at this version.
+            reason: Kept in the event.
+        """
+        zone = _expected(self.store, name, expect_version)
         modes = {"zone-intra": intra, "zone-boundary": boundary}
         drafts: list[Draft] = []
         for scope, mode in modes.items():
@@ -81,12 +92,18 @@ class Zones(Verbs):
         name: str,
         node: str,
         *,
+        expect_version: int | None = None,
         reason: str | None = None,
         actor: str | None = None,
         cause: str | None = None,
     ) -> Result[Zone]:
-        """Make a node a member and return the zone; a member stays one."""
-        zone = known_zone(self.store, name)
+        """Make a node a member and return the zone; a member stays one.
+
+        Args:
+            expect_version: Fail with Conflict unless the zone is at this version.
+            reason: Kept in the event.
+        """
+        zone = _expected(self.store, name, expect_version)
         body = {"zone": zone.name, "node": known(self.store, node), "op": "add"}
         self.record(Draft("ZoneMembership", arguments.with_reason(body, reason)), actor=actor, cause=cause)
         return Ok(known_zone(self.store, name))
@@ -97,22 +114,39 @@ class Zones(Verbs):
         name: str,
         node: str,
         *,
+        expect_version: int | None = None,
         reason: str | None = None,
         actor: str | None = None,
         cause: str | None = None,
     ) -> Result[Zone]:
-        """Take a node out and return the zone; one that is no member is left as it is."""
-        zone = known_zone(self.store, name)
+        """Take a node out and return the zone; one that is no member is left as it is.
+
+        Args:
+            expect_version: Fail with Conflict unless the zone is at this version.
+            reason: Kept in the event.
+        """
+        zone = _expected(self.store, name, expect_version)
         body = {"zone": zone.name, "node": arguments.identifier(node, "node"), "op": "remove"}
         self.record(Draft("ZoneMembership", arguments.with_reason(body, reason)), actor=actor, cause=cause)
         return Ok(known_zone(self.store, name))
 
     @verb
     def delete_zone(
-        self, name: str, *, reason: str | None = None, actor: str | None = None, cause: str | None = None
+        self,
+        name: str,
+        *,
+        expect_version: int | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+        cause: str | None = None,
     ) -> Result[bool]:
-        """Remove a zone; its nodes stay."""
-        body: dict[str, Any] = {"name": known_zone(self.store, name).name}
+        """Remove a zone; its nodes stay.
+
+        Args:
+            expect_version: Fail with Conflict unless the zone is at this version.
+            reason: Kept in the event.
+        """
+        body: dict[str, Any] = {"name": _expected(self.store, name, expect_version).name}
         self.record(Draft("ZoneDeleted", arguments.with_reason(body, reason)), actor=actor, cause=cause)
         return Ok(True)
 
@@ -183,6 +217,12 @@ def known_zone(store: Store, name: object) -> Zone:
     zone = store.projection.policies.zone(arguments.identifier(name, "zone name"))
     if zone is None:
         refuse(f"there is no zone {name!r}", ErrorCode.ZONE_NOT_FOUND)
+    return zone
+
+
+def _expected(store: Store, name: object, version: int | None) -> Zone:
+    zone = known_zone(store, name)
+    expect(version, zone.version, f"zone {name!r}")
     return zone
 
 

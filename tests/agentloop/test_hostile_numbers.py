@@ -15,7 +15,38 @@ import pytest
 
 import agentloop
 from adapters.openai import create_openai_adapter
-from agentloop import Frame, MemoryLedgerStore, ModelRequest, fork
+from agentloop import (
+    PIECEWISE,
+    Bm25Index,
+    Bm25Retriever,
+    Budget,
+    ChunkedProvider,
+    Context,
+    ContextBudget,
+    CountedTexts,
+    Frame,
+    HistoryOptions,
+    InProcessMemory,
+    Item,
+    MemoryLedgerStore,
+    MemoryOptions,
+    MemoryQuery,
+    MemoryRecord,
+    Message,
+    ModelRequest,
+    Passage,
+    RetrievalOptions,
+    RetryPolicy,
+    RunConfig,
+    ScriptedProvider,
+    Section,
+    TokenUsage,
+    as_provider,
+    exact_tokenizer,
+    fork,
+    fuse,
+    tool,
+)
 from agentloop.checks import create_default_deterministic_checks
 from agentloop.determinism import ManualClock
 from agentloop.errors import AgentLoopConfigError
@@ -66,11 +97,51 @@ def _option(make: Callable[..., object], name: str) -> Take:
     return lambda value: make(**loop_options([], [], **{name: value}))
 
 
+def _field(form: type[Any], name: str) -> Take:
+    return lambda value: form(**{name: value})
+
+
+def _no_core() -> Any:
+    return None
+
+
+def _handler(text: str) -> str:
+    return text
+
+
+BUDGET = ("max_consecutive_failures", "max_model_attempts", "max_model_invocations", "max_steps",
+          "max_tool_attempts", "max_tool_calls", "max_total_tokens", "max_wall_clock_ms", "min_output_tokens")  # fmt: skip
+RETRY = ("base_delay_ms", "jitter", "max_delay_ms")
+CONFIG = ("max_concurrent_tools", "max_result_tokens", "model_timeout_ms", "tool_timeout_ms")
+
 LOOP = ("cleanup_timeout_ms", "evaluator_parse_retries", "max_buffered_output_frames", "max_iterations",
         "max_retries", "max_tool_calls", "max_tool_output", "run_timeout_ms", "stall_after_ms",
         "tool_timeout_ms", "turn_timeout_ms")  # fmt: skip
 
+
 #: How each number is passed, by the public name that takes it and the name it has there.
+def numeric(thing: Any) -> set[str]:
+    """Return the names of the numbers that a public thing takes."""
+    if inspect.isclass(thing) and issubclass(thing, msgspec.Struct):
+        annotated = {
+            name: str(kind)
+            for cls in thing.__mro__
+            for name, kind in vars(cls).get("__annotations__", {}).items()
+        }
+    else:
+        try:
+            parameters = inspect.signature(thing).parameters.values()
+        except (TypeError, ValueError):
+            return set()
+        annotated = {each.name: str(each.annotation) for each in parameters}
+    plain = {"int", "float", "int | None", "float | None", "<class 'int'>", "<class 'float'>"}
+    return {name for name, kind in annotated.items() if kind in plain}
+
+
+def _window(kind: type, name: str, **needed: Any) -> Take:
+    return lambda value: kind(**{**needed, name: value})
+
+
 PLACES: Mapping[tuple[str, str], Take] = {
     **{("LoopOptions", name): _option(create_agent_loop, name) for name in LOOP},
     ("create_looping_agent_loop", "inner_max_iterations"): _option(
@@ -107,6 +178,42 @@ PLACES: Mapping[tuple[str, str], Take] = {
     ("timeout", "timeout_ms"): lambda v: timeout(from_aiter(_frames()), v),
     ("from_object_streams", "limit"): lambda v: _bridge(limit=v),
     ("from_object_streams", "close_timeout_ms"): lambda v: _bridge(close_timeout_ms=v),
+    **{("Budget", name): _field(Budget, name) for name in BUDGET},
+    **{("RetryPolicy", name): _field(RetryPolicy, name) for name in RETRY},
+    **{("RunConfig", name): _field(RunConfig, name) for name in CONFIG},
+    ("Context", "tokens"): lambda v: Context(messages=(), tokens=v),
+    ("Context", "max_output_tokens"): lambda v: Context(messages=(), tokens=1, max_output_tokens=v),
+    ("TokenUsage", "prompt_tokens"): lambda v: TokenUsage(prompt_tokens=v),
+    ("TokenUsage", "completion_tokens"): lambda v: TokenUsage(completion_tokens=v),
+    ("ChunkedProvider", "characters"): lambda v: ChunkedProvider(ScriptedProvider([]), characters=v),
+    ("as_provider", "max_output_tokens"): lambda v: as_provider(_no_core(), max_output_tokens=v),
+    ("tool", "timeout_ms"): lambda v: tool(timeout_ms=v)(_handler),
+    **{("ContextBudget", name): _window(ContextBudget, name, total=9) for name in numeric(ContextBudget)},
+    **{
+        ("MemoryOptions", name): _window(MemoryOptions, name, store=InProcessMemory())
+        for name in numeric(MemoryOptions)
+    },
+    **{
+        ("RetrievalOptions", name): _window(RetrievalOptions, name, retriever=Bm25Retriever())
+        for name in numeric(RetrievalOptions)
+    },
+    **{("HistoryOptions", name): _window(HistoryOptions, name) for name in numeric(HistoryOptions)},
+    **{("Section", name): _window(Section, name, id="s", priority=1) for name in numeric(Section)},
+    **{
+        ("MemoryRecord", name): _window(MemoryRecord, name, id="m", text="m")
+        for name in numeric(MemoryRecord)
+    },
+    ("MemoryQuery", "limit"): lambda v: MemoryQuery(limit=v),
+    ("Item", "score"): lambda v: Item(id="i", message=Message(role="user"), score=v),
+    ("Passage", "score"): lambda v: Passage(id="p", text="", score=v),
+    ("Bm25Index", "k1"): lambda v: Bm25Index(k1=v),
+    ("Bm25Index", "b"): lambda v: Bm25Index(b=v),
+    ("Bm25Retriever", "k1"): lambda v: Bm25Retriever(k1=v),
+    ("Bm25Retriever", "b"): lambda v: Bm25Retriever(b=v),
+    ("CountedTexts", "max_characters"): lambda v: CountedTexts(PIECEWISE, max_characters=v),
+    ("exact_tokenizer", "message_tokens"): lambda v: exact_tokenizer(message_tokens=v),
+    ("fuse", "k"): lambda v: fuse([], limit=1, k=v),
+    ("fuse", "limit"): lambda v: fuse([], limit=v),
     ("openai", "temperature"): lambda v: _openai(temperature=v),
     ("openai", "max_output_tokens"): lambda v: _openai(max_output_tokens=v),
     ("openai", "timeout_ms"): lambda v: _openai(timeout_ms=v),
@@ -120,8 +227,9 @@ def _openai(**options: Any) -> object:
 
 #: What holds numbers that the library itself made: results, reports, entries, frames.
 MADE_HERE = {
-    "Divergence", "Entry", "Frame", "FrameStats", "LedgerEntry", "LedgerReport", "LoopResult", "ReplayReport",
-    "RunOutcome", "RunSummary", "ToolResult",
+    "AssemblyRequest", "ContextReport", "Packed", "SectionReport", "Divergence", "Entry", "FileDivergence", "FileEntry", "FileReplay", "Frame", "FrameStats",
+    "LedgerEntry", "LedgerReport", "LoopResult", "ModelCall", "ReplayReport", "RunFile", "RunOutcome", "RunState",
+    "RunSummary", "ToolExecution", "ToolResult", "ToolRun", "Usage",
 }  # fmt: skip
 
 #: Where None is no limit, or the default.
@@ -133,11 +241,20 @@ OPTIONAL = {
     ("Tool", "timeout_ms"), ("ModelRequest", "temperature"), ("ModelRequest", "max_output_tokens"),
     ("turn_duplex", "limit"), ("TurnDuplex", "limit"), ("duplex_pair", "limit"), ("FrameBuffer", "limit"), ("chunks", "within_ms"),
     ("tee", "limit"), ("from_object_streams", "limit"), ("openai", "temperature"), ("openai", "max_output_tokens"),
+    ("Budget", "max_consecutive_failures"), ("Budget", "max_model_invocations"), ("Budget", "max_steps"),
+    ("Budget", "max_tool_calls"), ("Budget", "max_total_tokens"), ("Budget", "max_wall_clock_ms"),
+    ("RunConfig", "max_result_tokens"), ("RunConfig", "model_timeout_ms"), ("RunConfig", "tool_timeout_ms"),
+    ("Context", "max_output_tokens"), ("tool", "timeout_ms"), ("ContextBudget", "safety_margin"),
+    ("Section", "max_share"), ("Section", "order"), ("MemoryRecord", "salience"), ("Item", "score"),
 }  # fmt: skip
 #: Where minus zero is zero, and zero is allowed.
 FROM_ZERO = {
     ("ModelRequest", "temperature"), ("openai", "temperature"), ("chunks", "within_ms"), ("Sleep", "duration_ms"),
-    ("from_object_streams", "close_timeout_ms"),
+    ("from_object_streams", "close_timeout_ms"), ("RetryPolicy", "jitter"), ("Bm25Index", "k1"), ("Bm25Index", "b"),
+    ("Bm25Retriever", "k1"), ("Bm25Retriever", "b"), ("ContextBudget", "safety_margin"),
+    ("MemoryOptions", "max_share"), ("MemoryOptions", "standing_salience"), ("RetrievalOptions", "max_share"),
+    ("HistoryOptions", "older_max_share"), ("Section", "max_share"), ("Section", "priority"), ("Section", "order"),
+    ("MemoryRecord", "salience"), ("Item", "score"), ("Passage", "score"),
 }  # fmt: skip
 #: Limits that nothing is computed from: any whole number is one.
 UNBOUNDED = {
@@ -145,24 +262,6 @@ UNBOUNDED = {
     ("turn_duplex", "limit"), ("TurnDuplex", "limit"), ("duplex_pair", "limit"), ("FrameBuffer", "limit"), ("tee", "limit"),
     ("from_object_streams", "limit"), ("create_default_deterministic_checks", "glob_limit"),
 }  # fmt: skip
-
-
-def numeric(thing: Any) -> set[str]:
-    """Return the names of the numbers that a public thing takes."""
-    if inspect.isclass(thing) and issubclass(thing, msgspec.Struct):
-        annotated = {
-            name: str(kind)
-            for cls in thing.__mro__
-            for name, kind in vars(cls).get("__annotations__", {}).items()
-        }
-    else:
-        try:
-            parameters = inspect.signature(thing).parameters.values()
-        except (TypeError, ValueError):
-            return set()
-        annotated = {each.name: str(each.annotation) for each in parameters}
-    plain = {"int", "float", "int | None", "float | None", "<class 'int'>", "<class 'float'>"}
-    return {name for name, kind in annotated.items() if kind in plain}
 
 
 def test_every_number_that_a_public_name_takes_is_tried() -> None:

@@ -19,7 +19,6 @@ FOLDERS = ("agentloop", "graphstate", "adapters", "benchmarks", "docs", "example
 MADE_UP = {
     "tests/adapters/test_openai.py",
     "tests/agentloop/cli/test_failures.py",
-    "tests/agentloop/orchestrator/test_runtime.py",
     "tests/agentloop/test_redact.py",
 }
 _GENERATED = {"__pycache__", ".agentloop"}

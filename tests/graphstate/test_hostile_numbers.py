@@ -91,6 +91,12 @@ def _of_type(annotation: str) -> Any:
     return next((value for kind, value in _BY_TYPE if kind in annotation), "a")
 
 
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some verbs write the file that they are told."""
+    monkeypatch.chdir(tmp_path)
+
+
 def sown(make: Make) -> Adaptogen:
     graph = make("a", "b")
     graph.link("a", "b", id="ab").unwrap()
@@ -115,6 +121,9 @@ def call(graph: Adaptogen, verb: str, arguments: Mapping[str, Any]) -> tuple[boo
         return True, None
     if isinstance(answer, Subscription):
         answer.close()
+        return True, None
+    if isinstance(answer, Ok) and isinstance(answer.value, Adaptogen):  # a branch
+        answer.value.close()
         return True, None
     return True, answer.value if isinstance(answer, Ok) else answer
 

