@@ -1,0 +1,56 @@
+"""The suite that gates this project passes whole, on the paths that are known for its cases."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentloop.evals.running import play_case, run_case
+from tests.evals.suite import suite
+
+pytestmark = pytest.mark.anyio
+
+#: entries, status, error, model calls / tool calls / corrective turns / retries, fingerprint
+PATHS = {
+    "direct-answer": (5, "completed", None, (1, 0, 0, 0), "ed485d24"),
+    "single-tool-then-answer": (10, "completed", None, (2, 1, 0, 0), "b8979d4d"),
+    "parallel-readonly-tools": (10, "completed", None, (2, 2, 0, 0), "1ab1a55b"),
+    "unknown-tool-recovery": (15, "completed", None, (3, 2, 1, 0), "882e212b"),
+    "bad-arguments-recovery": (15, "completed", None, (3, 2, 1, 0), "49bf230e"),
+    "empty-response-repair": (9, "completed", None, (2, 0, 1, 0), "795dfa0c"),
+    "transient-retry": (7, "completed", None, (1, 0, 0, 1), "50ed27ca"),
+    "retry-exhaustion": (7, "failed", "model.retries_exhausted", (0, 0, 0, 2), "68578973"),
+    "readonly-tool-retried-by-runtime": (10, "completed", None, (2, 1, 0, 1), "bd19d95b"),
+    "write-tool-never-retried": (10, "completed", None, (2, 1, 1, 0), "f3aa5034"),
+    "fatal-not-retried": (3, "failed", "auth.invalid_key", (0, 0, 0, 0), "d78703e7"),
+    "step-budget-halts-a-loop": (21, "halted", "budget.steps", (4, 4, 0, 0), "0234d462"),
+    "tool-budget-refuses-an-overrunning-batch": (4, "halted", "budget.tool_calls", (1, 0, 0, 0), "252dc58d"),
+    "context-report-is-recorded": (10, "completed", None, (2, 1, 0, 0), "b8979d4d"),
+    "context-under-pressure": (10, "completed", None, (2, 1, 0, 0), "b8979d4d"),
+    "trajectory-shape-is-stable": (15, "completed", None, (3, 2, 0, 0), "d8197754"),
+}
+CASES = {case.id: case for case in suite.cases}
+
+
+def test_every_case_has_its_path() -> None:
+    assert list(CASES) == list(PATHS)
+    assert sum(case.critical for case in suite.cases) == 7
+
+
+@pytest.mark.parametrize("name", PATHS)
+async def test_v174_the_path_of_each_case(name: str) -> None:
+    run = await play_case(CASES[name])
+    usage = run.usage
+    spent = (usage.model_calls, usage.tool_calls, usage.corrective_turns, usage.retries)
+    assert (run.steps, run.status, run.error_code, spent, run.fingerprint) == PATHS[name]
+
+
+@pytest.mark.parametrize("name", PATHS)
+async def test_v174_each_case_passes_and_is_the_same_twice(name: str) -> None:
+    result = await run_case(CASES[name], twice=True)
+    assert [grade for grade in result.grades if not grade.passed] == []
+    assert (result.error, result.passed, result.score, result.deterministic) == (None, True, 1, True)
+
+
+async def test_w45_equal_paths_that_came_out_differently_are_told_apart() -> None:
+    alike = [await play_case(CASES[name]) for name in ("unknown-tool-recovery", "bad-arguments-recovery")]
+    assert len({run.fingerprint2 for run in alike}) == 2
