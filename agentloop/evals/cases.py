@@ -10,6 +10,7 @@ from agentloop.errors import AgentLoopConfigError
 from agentloop.evals.grades import Grader, check_weight
 from agentloop.orchestrator.assembly import PassthroughAssembler
 from agentloop.orchestrator.providers import ScriptedTurn
+from agentloop.orchestrator.registry import ToolHost
 from agentloop.ports import Assembler
 from agentloop.tools import Tool
 
@@ -29,7 +30,7 @@ class EvalCase:
     #: Unique within a suite; also the seed of chance, and names the run ``run-<id>``.
     id: str
     goal: str
-    #: What the model says, as a `ScriptedProvider` takes it.
+    #: What the model, or the loop's agent, says, as a `ScriptedProvider` takes it.
     script: Sequence[ScriptedTurn]
     graders: Sequence[Grader]
     description: str = ""
@@ -37,10 +38,18 @@ class EvalCase:
     #: After the last turn: the error ``scripted.exhausted``, or that turn again.
     on_exhausted: Literal["fail", "repeat-last"] = "fail"
     #: Makes the tools.
-    tools: Callable[[], Iterable[Tool]] = tuple
+    tools: Callable[[], ToolHost | Iterable[Tool]] = tuple
+    #: What is run: one model with its tools, or an agent and its evaluator.
+    subject: Literal["orchestrator", "loop"] = "orchestrator"
+    #: Of a loop: what its evaluator says.
+    evaluator: Sequence[ScriptedTurn] = ()
+    #: Of a loop: what is asked before the evaluator.
+    checks: Sequence[str] | None = None
+    #: Of a loop: makes what answers the checks; by default they are evaluated.
+    judge: Callable[[], Callable[..., Any]] | None = None
     #: Makes what makes the windows.
     assembler: Callable[[], Assembler] = PassthroughAssembler
-    #: ``budget``, ``retry`` and deadlines, as `agentloop.run` takes them.
+    #: ``budget``, ``retry`` and deadlines, as `agentloop.run` takes them; of a loop its limits.
     config: Mapping[str, Any] = field(default_factory=dict)
     #: A critical case that fails stops the gate, whatever was recorded.
     critical: bool = False

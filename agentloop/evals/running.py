@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import anyio
 import msgspec
@@ -77,6 +77,9 @@ async def play_case(case: EvalCase, *, store: LedgerStore | None = None) -> RunV
         case: What to run.
         store: Where it is recorded; by default in memory.
     """
+    store = MemoryLedgerStore() if store is None else store
+    if case.subject == "loop":
+        return await _play_loop(case, store)
     clock = ManualClock()
     result = await run(
         case.goal,
@@ -87,9 +90,29 @@ async def play_case(case: EvalCase, *, store: LedgerStore | None = None) -> RunV
         deps=Deps(clock=clock, rng=Mulberry32(case.id), ids=SequentialIds()),
         seed=case.id,
         run_id=f"run-{case.id}",
-        ledger=MemoryLedgerStore() if store is None else store,
+        ledger=store,
     )
     return view_file(result.ledger, result.store)
+
+
+async def _play_loop(case: EvalCase, store: LedgerStore) -> RunView:
+    # Most runs need no loop, and it is slow to import.
+    from agentloop.evals.loops import play_loop
+
+    tools = case.tools()
+    if not isinstance(tools, Iterable):
+        raise TypeError("the tools of a loop are a list of them")
+    return await play_loop(
+        f"run-{case.id}",
+        store,
+        agent=case.script,
+        evaluator=case.evaluator,
+        tools=tools,
+        checks=case.checks,
+        judge=None if case.judge is None else case.judge(),
+        options=case.config,
+        labels={"goal": case.goal},
+    )
 
 
 async def run_case(case: EvalCase, *, twice: bool = False, store: LedgerStore | None = None) -> CaseResult:
