@@ -104,11 +104,21 @@ def _eval(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
         nargs="?",
-        choices=("run", "gate", "baseline", "help"),
+        choices=("run", "gate", "baseline", "record", "help"),
         default="run",
-        help="run the cases (default), compare them with the baseline, or move the baseline",
+        help="run the cases (default), compare them with the baseline, move the baseline, make a case of a run",
     )
-    parser.add_argument("--suite", default="evals/suite", help="a Python file with a suite (evals/suite)")
+    parser.add_argument(
+        "run", nargs="?", help="record: a run id, or the beginning of one (default: the newest)"
+    )
+    parser.add_argument("--id", help="record: the id of the case (default: the run's)")
+    parser.add_argument("--out", metavar="FILE", help="record: the file (default: evals/cases/ID.json)")
+    parser.add_argument("--db", help="record: the file of the run (default: as of show)")
+    parser.add_argument(
+        "--suite",
+        default="evals/suite",
+        help="a Python file with a suite, or a folder of cases (evals/suite)",
+    )
     parser.add_argument("--baseline", default="evals/baseline.json", help="(default: evals/baseline.json)")
     for kind in ("json", "md", "junit"):
         parser.add_argument(f"--{kind}", metavar="FILE", help=f"also write the report as {kind}")
@@ -124,7 +134,7 @@ def _eval(parser: argparse.ArgumentParser) -> None:
 
 _EVAL_SWITCHES: Final = {
     ("--strict-trajectory", "--strictTrajectory"): "gate: a case that went another way is an error",
-    ("--force",): "baseline: move it although this is no release branch",
+    ("--force",): "baseline: move it although this is no release branch; record: write over a file",
     ("--allow-failing", "--allowFailing"): "baseline: record cases that fail",
 }
 _EVAL_TOLERANCES: Final = {

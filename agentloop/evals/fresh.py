@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from agentloop._canonical import decode
 from agentloop.errors import AgentLoopError
 from agentloop.ledger.jsonlines import JsonLinesLedgerStore
 from agentloop.replays import replay
@@ -54,7 +55,7 @@ def replay_afresh(folder: Path) -> dict[str, str]:
     )
     if done.returncode != 0:
         raise FreshReplayFailed(f"the process that replays the runs failed: {done.stderr[-2000:]}")
-    wrong: dict[str, str] = json.loads(done.stdout)
+    wrong: dict[str, str] = decode(done.stdout)
     return wrong
 
 

@@ -16,15 +16,18 @@ from typing import Final
 import anyio
 import msgspec
 
+from agentloop.cli.places import find_state, pick_run
 from agentloop.cli.terminal import complain, say, visible
 from agentloop.errors import AgentLoopError
 from agentloop.evals import reports
 from agentloop.evals.baseline import Baseline, empty_baseline, read_baseline, to_baseline, write_baseline
 from agentloop.evals.cases import EvalSuite
+from agentloop.evals.files import load_cases
 from agentloop.evals.fresh import replay_afresh
 from agentloop.evals.gate import GateReport, gate
 from agentloop.evals.running import CaseResult, SuiteResult, run_suite
 from agentloop.ledger.jsonlines import JsonLinesLedgerStore
+from agentloop.tasks import open_memory
 from agentloop.tasks.parts import load_file
 
 __all__ = ("execute",)
@@ -36,7 +39,11 @@ HARNESS: Final = 3
 _FLAGS: Final = {
     "tolerance": ("baseline",),
     "aggregate_tolerance": ("baseline",),
-    "force": ("baseline",),
+    "force": ("baseline", "record"),
+    "run": ("record",),
+    "db": ("record",),
+    "id": ("record",),
+    "out": ("record",),
     "allow_failing": ("baseline",),
     "strict_trajectory": ("gate",),
 }
@@ -68,12 +75,19 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _load(given: str) -> EvalSuite:
-    """Return the suite of a file, which is its author's code as a test is."""
+    """Return the suite of a folder of cases, or of a Python file: its author's code, as a test is."""
     path = Path(given)
-    if not path.suffix and not path.exists():
+    if path.is_dir():
+        try:
+            return load_cases(path)
+        except AgentLoopError as error:
+            raise _HarnessFailed(str(error)) from error
+    if not path.suffix and not path.is_file():
         path = path.with_suffix(".py")
     if not path.is_file():
-        raise _HarnessFailed(f"there is no suite {given!r}: name a Python file with --suite")
+        raise _HarnessFailed(
+            f"there is no suite {given!r}: name a Python file, or a folder of cases, with --suite"
+        )
     try:
         module = load_file(f"agentloop_suite_{path.stem}".replace("-", "_"), path.absolute())
     except Exception as error:
@@ -220,6 +234,25 @@ def _branch(baseline: Path) -> str | None:
     return done.stdout.strip() or None
 
 
+def _record(arguments: argparse.Namespace) -> int:
+    from agentloop.evals.recording import case_of_run
+
+    memory = open_memory(find_state(arguments.db), read_only=True)
+    try:
+        run = pick_run(memory.ledger, arguments.run)
+        case = anyio.run(lambda: case_of_run(memory.ledger, run, id=arguments.id))
+    finally:
+        memory.close()
+    path = Path(arguments.out or f"evals/cases/{case.id}.json")
+    if path.exists() and not arguments.force:
+        complain(f"agentloop eval record: {path} is there already: --force writes over it")
+        return 2
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(case.serialise(), encoding="utf-8")
+    say(f"wrote {path}: it goes the way of {run}, {len(case.script)} model calls")
+    return 0
+
+
 # ---------------------------------------------------------------------------------- outputs
 
 
@@ -259,5 +292,6 @@ _ACTIONS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
     "run": _run,
     "gate": _gate,
     "baseline": _baseline,
+    "record": _record,
     "help": _help,
 }

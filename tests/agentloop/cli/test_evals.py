@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.agentloop.cli.command import agentloop
+from tests.agentloop.cli.command import WORKS, agentloop, write_task
 
 SUITE = """
 from agentloop.evals.cases import EvalCase, EvalSuite
@@ -185,3 +185,19 @@ def test_w43_w44_strict_runs_twice_and_replays_in_a_fresh_process(tmp_path: Path
     strict = agentloop("eval", "run", "--strict", cwd=tmp_path)
     assert strict.returncode == 1
     assert "had another record" in strict.stderr
+
+
+def test_a_run_of_a_task_becomes_a_case_that_gates(tmp_path: Path) -> None:
+    task = write_task(tmp_path, WORKS)
+    assert agentloop("run", task, cwd=task).returncode == 0
+    recorded = agentloop("eval", "record", "--id", "writes", cwd=task)
+    assert (recorded.returncode, recorded.stderr) == (0, "")
+    assert json.loads((task / "evals/cases/writes.json").read_text())["subject"] == "loop"
+    again = agentloop("eval", "record", "--id", "writes", cwd=task)
+    assert (again.returncode, again.stdout) == (2, "")
+
+    words = ("--suite", "evals/cases", "--baseline", "evals/baseline.json")
+    assert agentloop("eval", "baseline", "--force", *words, cwd=task).returncode == 0
+    assert agentloop("eval", "gate", "--strict", *words, cwd=task).returncode == 0
+
+    assert agentloop("eval", "record", "nothing", cwd=task).returncode == 1
