@@ -105,7 +105,7 @@ def view_loop(store: LedgerStore, run: str) -> RunView:
         usage=_usage(last.data, entries),
         phase_trace=_trace(entries),
         tool_calls=_tool_uses(entries),
-        story=encode([[entry.kind, entry.data] for entry in entries]),
+        story=lambda: encode([[entry.kind, entry.data] for entry in entries]),
     )
 
 

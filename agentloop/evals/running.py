@@ -13,6 +13,8 @@ from agentloop.evals.cases import EvalCase, EvalSuite
 from agentloop.evals.grades import Grade, grade_run, weighted_mean
 from agentloop.evals.views import RunStatus, RunView, view_file
 from agentloop.ledger.memory import MemoryLedgerStore
+from agentloop.orchestrator.config import read_config
+from agentloop.orchestrator.ledger import FILE_VERSION, FileEntry, RunFile
 from agentloop.orchestrator.options import Deps
 from agentloop.orchestrator.providers import ScriptedProvider
 from agentloop.orchestrator.runtime import run
@@ -80,19 +82,36 @@ async def play_case(case: EvalCase, *, store: LedgerStore | None = None) -> RunV
     store = MemoryLedgerStore() if store is None else store
     if case.subject == "loop":
         return await _play_loop(case, store)
-    clock = ManualClock()
+    clock, config = ManualClock(), read_config(case.config)
+    # The decisions as they are put on record: reading them back would cost as much as the run.
+    entries: list[FileEntry] = []
     result = await run(
         case.goal,
         provider=ScriptedProvider(case.script, on_exhausted=case.on_exhausted, clock=clock),
         tools=case.tools(),
         assembler=case.assembler(),
-        config=case.config,
+        config=config,
+        on_entry=entries.append,
         deps=Deps(clock=clock, rng=Mulberry32(case.id), ids=SequentialIds()),
         seed=case.id,
         run_id=f"run-{case.id}",
         ledger=store,
     )
-    return view_file(result.ledger, result.store)
+    state = result.state
+    file = RunFile(
+        version=FILE_VERSION,
+        run_id=state.run_id,
+        goal=state.goal,
+        seed=case.id,
+        config=config,
+        started_at=state.started_at,
+        finished_at=state.now,
+        final_phase=state.phase,
+        usage=state.usage,
+        outcome=state.outcome,
+        entries=tuple(entries),
+    )
+    return view_file(file, store)
 
 
 async def _play_loop(case: EvalCase, store: LedgerStore) -> RunView:

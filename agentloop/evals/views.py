@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from agentloop._canonical import Json, encode
+from agentloop._canonical import Json, decode, encode
 from agentloop.determinism import digest
 from agentloop.orchestrator.ledger import RunFile, ToolUse
 from agentloop.orchestrator.state import Outcome, Usage
@@ -29,8 +29,6 @@ class RunView:
         phase_trace: ``from->to`` of every step.
         tool_calls: The calls that were made, in the order of their results.
         context_reports: What its windows say about themselves.
-        story: Everything that was decided and found out, in canonical JSON: two runs with the
-            same one are the same.
     """
 
     def __init__(
@@ -43,12 +41,12 @@ class RunView:
         phase_trace: Sequence[str],
         tool_calls: Sequence[ToolUse],
         context_reports: Sequence[Mapping[str, Json]] = (),
-        story: bytes = b"",
+        story: Callable[[], bytes] = bytes,
     ) -> None:
         self.run_id, self.outcome, self.usage = run_id, outcome, usage
         self.phase_trace, self.tool_calls = tuple(phase_trace), tuple(tool_calls)
         self.context_reports = tuple(context_reports)
-        self.store, self.story = store, story
+        self.store, self._story = store, story
 
     @property
     def status(self) -> RunStatus:
@@ -91,6 +89,11 @@ class RunView:
         return replay(self.store, self.run_id)
 
     @cached_property
+    def story(self) -> bytes:
+        """All that was decided and found out, in canonical JSON: two runs with the same one are the same."""
+        return self._story()
+
+    @cached_property
     def fingerprint(self) -> str:
         """Eight digits for the path: phases and tools, not times, contents or counts."""
         return digest([*self.phase_trace, "|", *self.tool_sequence])
@@ -109,6 +112,7 @@ class RunView:
 def view_file(file: RunFile, store: LedgerStore) -> RunView:
     """Return the view of an orchestrated run that has ended."""
     assert file.outcome is not None
+    reports = file.context_reports
     return RunView(
         file.run_id,
         store=store,
@@ -116,6 +120,7 @@ def view_file(file: RunFile, store: LedgerStore) -> RunView:
         usage=file.usage,
         phase_trace=file.phase_trace,
         tool_calls=file.tool_calls,
-        context_reports=file.context_reports,
-        story=file.serialise(),
+        # As they are on record, whoever made them: lists, not tuples.
+        context_reports=decode(encode(reports)) if reports else (),
+        story=file.serialise,
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agentloop.evals.running import play_case, run_case
+from agentloop.ledger.memory import MemoryLedgerStore
+from agentloop.orchestrator.ledger import read_run_file
 from tests.evals.suite import suite
 
 pytestmark = pytest.mark.anyio
@@ -42,6 +44,13 @@ async def test_v174_the_path_of_each_case(name: str) -> None:
     usage = run.usage
     spent = (usage.model_calls, usage.tool_calls, usage.corrective_turns, usage.retries)
     assert (run.steps, run.status, run.error_code, spent, run.fingerprint) == PATHS[name]
+
+
+@pytest.mark.parametrize("name", PATHS)
+async def test_what_is_graded_is_what_is_on_record(name: str) -> None:
+    store = MemoryLedgerStore()
+    run = await play_case(CASES[name], store=store)
+    assert run.story == read_run_file(store, run.run_id).serialise()
 
 
 @pytest.mark.parametrize("name", PATHS)
