@@ -64,10 +64,13 @@ def execute(arguments: argparse.Namespace) -> int:
             return 2
     try:
         return _ACTIONS[action](arguments)
-    except _HarnessFailed as error:
+    except (AgentLoopError, BrokenPipeError):
+        raise  # the program tells them as those of any command
+    except Exception as error:
         if arguments.debug:
             raise
-        complain(f"agentloop eval: {error}")
+        what = str(error) if isinstance(error, _HarnessFailed) else f"{type(error).__name__}: {error}"
+        complain(f"agentloop eval: {what}")
         return HARNESS
 
 
@@ -90,7 +93,7 @@ def _load(given: str) -> EvalSuite:
         )
     try:
         module = load_file(f"agentloop_suite_{path.stem}".replace("-", "_"), path.absolute())
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _HarnessFailed(f"{given}: {type(error).__name__}: {error}") from error
     suite = getattr(module, "suite", None)
     if not isinstance(suite, EvalSuite):

@@ -140,7 +140,10 @@ def test_v172_help_exits_with_0(tmp_path: Path) -> None:
     assert done.stdout == agentloop("eval", "--help", cwd=tmp_path).stdout
 
 
-@pytest.mark.parametrize("text", [None, "raise RuntimeError('broken')", "suite = 1", "from nowhere import x"])
+@pytest.mark.parametrize(
+    "text",
+    [None, "raise RuntimeError('broken')", "suite = 1", "from nowhere import x", "raise SystemExit(0)"],
+)
 def test_w42_a_suite_that_cannot_be_loaded_exits_with_3(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "evals").mkdir()
@@ -148,6 +151,13 @@ def test_w42_a_suite_that_cannot_be_loaded_exits_with_3(tmp_path: Path, text: st
     for action in ("run", "gate"):
         done = agentloop("eval", action, cwd=tmp_path)
         assert (done.returncode, done.stdout) == (3, "")
+
+
+def test_a_report_that_cannot_be_written_exits_with_3(tmp_path: Path) -> None:
+    write_suite(tmp_path)
+    done = agentloop("eval", "run", "--json", "evals/suite.py/report.json", cwd=tmp_path)
+    assert done.returncode == 3
+    assert "agentloop eval: " in done.stderr
 
 
 def test_a_damaged_baseline_exits_with_3(tmp_path: Path) -> None:
