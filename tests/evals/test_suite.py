@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from agentloop.evals.running import play_case, run_case
+from agentloop.evals.baseline import read_baseline
+from agentloop.evals.gate import gate
+from agentloop.evals.running import play_case, run_case, run_suite
 from agentloop.ledger.memory import MemoryLedgerStore
 from agentloop.orchestrator.ledger import read_run_file
 from tests.evals.suite import suite
@@ -58,6 +62,16 @@ async def test_v174_each_case_passes_and_is_the_same_twice(name: str) -> None:
     result = await run_case(CASES[name], twice=True)
     assert [grade for grade in result.grades if not grade.passed] == []
     assert (result.error, result.passed, result.score, result.deterministic) == (None, True, 1, True)
+
+
+async def test_the_gate_stands_open_without_a_word() -> None:
+    baseline = read_baseline(Path(__file__).with_name("baseline.json"))
+    assert baseline is not None
+    report = gate(await run_suite(suite), baseline, strict_trajectory=True)
+    assert (report.ok, report.findings) == (True, ())
+    assert {name: one.fingerprint for name, one in baseline.cases.items()} == {
+        name: path[-1] for name, path in PATHS.items()
+    }
 
 
 async def test_w45_equal_paths_that_came_out_differently_are_told_apart() -> None:
