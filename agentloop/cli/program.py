@@ -120,7 +120,7 @@ def _eval(parser: argparse.ArgumentParser) -> None:
         help="a Python file with a suite, or a folder of cases (evals/suite)",
     )
     parser.add_argument("--baseline", default="evals/baseline.json", help="(default: evals/baseline.json)")
-    for kind in ("json", "md", "junit"):
+    for kind in ("json", "md", "html", "junit"):
         parser.add_argument(f"--{kind}", metavar="FILE", help=f"also write the report as {kind}")
     parser.add_argument("--parallel", type=_count, default=8, help="cases at the same time (default 8)")
     parser.add_argument(

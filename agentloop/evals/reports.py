@@ -15,7 +15,16 @@ from agentloop.evals.gate import Finding, GateReport, Severity
 from agentloop.evals.grades import Grade
 from agentloop.evals.running import CaseResult, SuiteResult
 
-__all__ = ("bar", "finding_line", "gate_json", "junit_xml", "markdown", "suite_json", "text_report")
+__all__ = (
+    "bar",
+    "finding_line",
+    "gate_json",
+    "html_page",
+    "junit_xml",
+    "markdown",
+    "suite_json",
+    "text_report",
+)
 
 #: What XML cannot hold, whatever is done to it.
 _NOT_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -191,6 +200,46 @@ def _test(suite: ElementTree.Element, case: CaseResult, errors: Sequence[Finding
     if told:
         failure = ElementTree.SubElement(test, "failure", message=_xml(told[0]))
         failure.text = _xml("\n".join(told))
+
+
+_STYLE: Final = (
+    "body{font:15px system-ui;margin:2em;max-width:70em}td,th{padding:.2em .8em;text-align:left}"
+    ".failed{color:#b00020}.passed{color:#1b6e2d}meter{width:8em}"
+)
+
+
+def html_page(report: GateReport) -> str:
+    """Return the report as one page that needs nothing else: no script, no font, no network."""
+    page = ElementTree.Element("html", lang="en")
+    head, body = ElementTree.SubElement(page, "head"), ElementTree.SubElement(page, "body")
+    ElementTree.SubElement(head, "meta", charset="utf-8")
+    result, word = report.result, "passed" if report.ok else "failed"
+    _put(head, "title", f"Eval gate — {word}")
+    _put(head, "style", _STYLE)
+    _put(body, "h1", f"Eval gate — {word}", word)
+    _put(
+        body,
+        "p",
+        f"{result.suite_id}: {result.passed} passed, {result.failed} failed, score {result.score:.3f}",
+    )
+    findings = ElementTree.SubElement(body, "ul")
+    for finding in report.findings:
+        _put(findings, "li", finding_line(finding), "failed" if finding.severity == "error" else "")
+    table = ElementTree.SubElement(body, "table")
+    for case in result.cases:
+        row = ElementTree.SubElement(table, "tr")
+        _put(row, "td", _mark(case), "passed" if case.passed else "failed")
+        ElementTree.SubElement(ElementTree.SubElement(row, "td"), "meter", value=f"{case.score:.3f}")
+        _put(row, "td", f"{case.score:.3f}")
+        _put(row, "td", case.case_id)
+        told = [f"{grade.grader_id}: {grade.reason}" for grade in _failing(case)]
+        _put(row, "td", "; ".join([case.error] if case.error else told))
+    return "<!doctype html>\n" + ElementTree.tostring(page, encoding="unicode", method="html") + "\n"
+
+
+def _put(parent: ElementTree.Element, tag: str, text: str, css: str = "") -> None:
+    attributes = {"class": css} if css else {}
+    ElementTree.SubElement(parent, tag, attributes).text = _xml(text)
 
 
 def _xml(text: str) -> str:

@@ -137,7 +137,9 @@ def _run(arguments: argparse.Namespace) -> int:
     _say(reports.text_report(result))
     _write(arguments.json, lambda: reports.suite_json(result))
     _write(arguments.junit, lambda: reports.junit_xml(result))
-    _write(arguments.md, lambda: reports.markdown(gate(result, recorded or empty_baseline(result.suite_id))))
+    report = gate(result, recorded or empty_baseline(result.suite_id))
+    _write(arguments.md, lambda: reports.markdown(report))
+    _write(arguments.html, lambda: reports.html_page(report))
     undecided = [case.case_id for case in result.cases if case.deterministic is False]
     for name in undecided:
         complain(f"agentloop eval: {name}: a second run of it had another record")
@@ -162,6 +164,7 @@ def _gate(arguments: argparse.Namespace) -> int:
     _write(arguments.json, lambda: reports.gate_json(report))
     _write(arguments.junit, lambda: reports.junit_xml(result, report.findings))
     _write(arguments.md, lambda: reports.markdown(report))
+    _write(arguments.html, lambda: reports.html_page(report))
     _summarise(report)
     say("PASS" if ok else "FAIL")
     return 0 if ok else 1

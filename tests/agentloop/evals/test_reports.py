@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from agentloop.evals.baseline import empty_baseline, to_baseline
 from agentloop.evals.gate import gate
 from agentloop.evals.grades import Grade
-from agentloop.evals.reports import bar, gate_json, junit_xml, markdown, suite_json, text_report
+from agentloop.evals.reports import bar, gate_json, html_page, junit_xml, markdown, suite_json, text_report
 from agentloop.orchestrator.state import Usage
 from tests.agentloop.evals.cases import result, suite_result
 
@@ -99,3 +101,31 @@ def test_no_text_breaks_out_of_its_place(name: str, reason: str) -> None:
     assert len(root) == 1
     (row,) = [line for line in markdown(report).split("\n") if line.startswith("| ❌")]
     assert row.count("|") == 9
+
+
+class _Tags(HTMLParser):
+    """Counts what a browser would take for elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags[tag] += 1
+
+
+@given(st.text() | st.just("<script>x</script></td>"), st.text() | st.just("</table><img src=x>"))
+def test_no_text_adds_an_element_to_the_page(name: str, reason: str) -> None:
+    grade = Grade(grader_id=name, score=0, passed=False, reason=reason)
+    whole = suite_result(result(name or "x", 0, grades=(grade,)), id=reason)
+    page, parser = html_page(gate(whole, empty_baseline("suite"))), _Tags()
+    parser.feed(page)
+    assert page.startswith("<!doctype html>")
+    assert parser.tags == {
+        **dict.fromkeys(
+            ("html", "head", "body", "title", "style", "h1", "p", "ul", "table", "tr", "meter"), 1
+        ),
+        "meta": parser.tags["meta"],
+        "li": 2,
+        "td": 5,
+    }
