@@ -157,7 +157,8 @@ async def test_more_calls_than_were_recorded_get_an_error() -> None:
         "results": [{"name": "read", "content": "once"}],
     }
     played = await play_case(read_case(json.dumps(told)).case())
-    assert [use.error_code for use in played.tool_calls] == [None, "tool.not_recorded"]
+    # They are made at the same time: either may be the one that has an answer.
+    assert {use.error_code for use in played.tool_calls} == {None, "tool.not_recorded"}
     assert played.status == "failed"
 
 

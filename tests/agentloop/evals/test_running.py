@@ -113,7 +113,7 @@ def _sleeping(name: str, clock: ManualClock, order: list[str], delay_ms: int) ->
     return case(name, grader("sleeps", grade))
 
 
-@pytest.mark.parametrize(("parallel", "takes_ms", "ends"), [(1, 70, "abc"), (2, 40, "bac"), (3, 30, "bca")])
+@pytest.mark.parametrize(("parallel", "takes_ms", "ends"), [(1, 75, "abc"), (2, 45, "bac"), (3, 30, "bca")])
 async def test_w43_cases_overlap_under_a_limit_and_keep_their_order(
     parallel: int, takes_ms: int, ends: str
 ) -> None:
@@ -121,7 +121,7 @@ async def test_w43_cases_overlap_under_a_limit_and_keep_their_order(
     cases = [
         _sleeping("a", clock, order, 30),
         _sleeping("b", clock, order, 20),
-        _sleeping("c", clock, order, 20),
+        _sleeping("c", clock, order, 25),
     ]
     result = await run_suite(EvalSuite(id="s", cases=cases), parallel=parallel)
     assert [one.case_id for one in result.cases] == ["a", "b", "c"]
