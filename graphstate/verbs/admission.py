@@ -113,9 +113,12 @@ def _zone_defined(store: Store, body: Body) -> None:
 
 
 def _zone_membership(store: Store, body: Body) -> None:
-    arguments.identifier(field(body, "zone"), "zone name")
-    known(store, field(body, "node"))
-    arguments.choice(field(body, "op"), "op", ("add", "remove"))
+    name = arguments.identifier(field(body, "zone"), "zone name")
+    node = arguments.identifier(field(body, "node"), "node")
+    if arguments.choice(field(body, "op"), "op", ("add", "remove")) == "add":
+        known(store, node)
+    if name not in store.projection.policies.fences():
+        refuse(f"there is no zone {name!r}", ErrorCode.ZONE_NOT_FOUND)
 
 
 def _enforcement_changed(store: Store, body: Body) -> None:
