@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from graphstate.activation.embedding import (
+    AsyncEmbedder,
+    Descriptor,
+    Embedder,
+    EmbedderError,
+    HashingEmbedder,
+    build_embedding_text,
+)
 from graphstate.adaptogen import Adaptogen, DState, OpenOptions, export_state, import_state
 from graphstate.errors import (
     HINTS,
@@ -55,6 +63,7 @@ from graphstate.model import (
     Planned,
     Proposal,
     Recovery,
+    Reembedded,
     Repair,
     Rewarded,
     Reweighted,
@@ -74,6 +83,7 @@ from graphstate.model import (
 )
 from graphstate.results import Fail, Ok, Result, is_err, is_ok
 from graphstate.store import Store, Subscription, Unit
+from graphstate.store.vectors import Hit, Space
 from graphstate.tunables import DEFAULTS, TUNABLES
 from graphstate.verbs.memory import KEEP
 
@@ -85,6 +95,7 @@ __all__ = (
     "KEEP",
     "TUNABLES",
     "Adaptogen",
+    "AsyncEmbedder",
     "Blocked",
     "Breakdown",
     "Busy",
@@ -96,7 +107,10 @@ __all__ = (
     "Conflict",
     "Cut",
     "DState",
+    "Descriptor",
     "Edge",
+    "Embedder",
+    "EmbedderError",
     "ErrorCode",
     "Evaluation",
     "Exported",
@@ -106,8 +120,10 @@ __all__ = (
     "GraphStateError",
     "Guard",
     "GuardError",
+    "HashingEmbedder",
     "Head",
     "HistoryEntry",
+    "Hit",
     "IdGen",
     "Imported",
     "IntegrityBroken",
@@ -132,6 +148,7 @@ __all__ = (
     "Proposal",
     "ReadOnly",
     "Recovery",
+    "Reembedded",
     "Repair",
     "Result",
     "Rewarded",
@@ -139,6 +156,7 @@ __all__ = (
     "Rollback",
     "Row",
     "Snapshot",
+    "Space",
     "Split",
     "Stat",
     "Step",
@@ -159,6 +177,7 @@ __all__ = (
     "WrongKey",
     "Zone",
     "ZoneProposal",
+    "build_embedding_text",
     "compile_guard",
     "eval_guard",
     "export_state",

@@ -41,6 +41,7 @@ __all__ = (
     "Proposal",
     "ProposalKind",
     "Recovery",
+    "Reembedded",
     "Repair",
     "Rewarded",
     "Reweighted",
@@ -91,7 +92,18 @@ class Node(Struct, frozen=True, kw_only=True):
     #: milliseconds since the epoch
     created_at: int = 0
     updated_at: int = 0
+    #: as 32 bits hold it
     embedding: tuple[float, ...] | None = None
+
+
+class Reembedded(Struct, frozen=True, kw_only=True):
+    """What `reembed` did."""
+
+    #: nodes whose vector was made
+    embedded: int
+    #: nodes that still have none
+    left: int
+    model: str
 
 
 class Edge(Struct, frozen=True, kw_only=True):
