@@ -7,9 +7,8 @@ Truth is `event` (with the names it uses in `stream` and `term`). `node`, `node_
 `state` holds the small things that nearly every event changes, together on one page: the last
 event folded (``head``), where each actor stands and came from (``cursor/...``, ``trail/...``), the
 last ``rewards``, what came from another graph (``origin/...``), and which model the vectors are of
-(``embedder``). `vector` holds the vectors of nodes as little-endian 32-bit floats, NULL for one that
-is to be made again, and the event that changed it.
-The view `cursor` shows the former. `snapshot`, `checkpoint`, `first_result`, `event_abandoned`, `cut` and
+(``embedder``). The view `cursor` shows the former. What is remembered of the worth of nodes, and their
+vectors, stands in the tables of `tables.py`. `snapshot`, `checkpoint`, `first_result`, `event_abandoned`, `cut` and
 `meta` stand beside them. A stream whose oldest rows were removed begins after ``start_seq``, as the event ``start_record``
 says. The view `event_log` is for people: names and hex instead of numbers
 and bytes. `node_text` is the full-text index; it may lag behind and catches up from the log.
@@ -20,6 +19,7 @@ from __future__ import annotations
 from graphstate.errors import ForeignDatabase, IntegrityBroken, UnsupportedVersion
 from graphstate.events import GENESIS, GRAPH
 from graphstate.store.db import Database
+from graphstate.store.tables import TABLES
 
 __all__ = (
     "APPLICATION_ID",
@@ -36,7 +36,7 @@ __all__ = (
 
 #: "Gst8" in ASCII; SQLite tools and `file` show it.
 APPLICATION_ID = 0x47737438
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 #: The graph's own stream always has this number.
 GRAPH_NO = 1
@@ -74,11 +74,8 @@ _TABLES = (
     no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, label TEXT NOT NULL,
     payload TEXT NOT NULL, tags TEXT NOT NULL, status TEXT NOT NULL, version INTEGER NOT NULL,
     created_seq INTEGER NOT NULL, updated_seq INTEGER NOT NULL, created_at INTEGER NOT NULL,
-    updated_at INTEGER NOT NULL) STRICT""",
+    updated_at INTEGER NOT NULL, trust TEXT NOT NULL) STRICT""",
     "CREATE INDEX node_kind ON node (kind, id)",
-    "CREATE TABLE vector (node INTEGER PRIMARY KEY, seq INTEGER NOT NULL, data BLOB) STRICT",
-    "CREATE INDEX vector_seq ON vector (seq)",
-    "CREATE INDEX vector_waiting ON vector (node) WHERE data IS NULL",
     "CREATE TABLE node_tag (tag TEXT NOT NULL, node INTEGER NOT NULL, PRIMARY KEY (tag, node)) STRICT, WITHOUT ROWID",
     """CREATE TABLE edge (
     no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, src TEXT NOT NULL, dst TEXT NOT NULL,
@@ -124,6 +121,7 @@ _TABLES = (
     e.cause, e.body, lower(hex(e.hash)) AS hash
     FROM event e JOIN stream s ON s.no = e.no >> 40 JOIN term t ON t.no = e.type
     LEFT JOIN term a ON a.no = e.actor LEFT JOIN term r ON r.no = e.trust""",
+    *(statement for table in TABLES for statement in table.statements),
 )
 
 _FULL_TEXT = "CREATE VIRTUAL TABLE node_text USING fts5(text, content='', contentless_delete=1)"

@@ -37,25 +37,25 @@ KEPT_BYTES = 512 * 2**20
 _BLOCK = 4_096
 
 _PUT = "INSERT OR REPLACE INTO vector VALUES (?, ?, ?)"
-_DROP = "DELETE FROM vector WHERE node = ?"
+_DROP = "DELETE FROM vector WHERE no = ?"
 _EMPTY = "UPDATE vector SET data = NULL, seq = ? WHERE data IS NOT NULL"
-_ONE = "SELECT v.data FROM node n JOIN vector v ON v.node = n.no WHERE n.id = ?"
-_SOME = "SELECT n.id, v.data FROM node n JOIN vector v ON v.node = n.no WHERE n.id IN (SELECT value FROM json_each(?))"
+_ONE = "SELECT v.data FROM node n JOIN vector v ON v.no = n.no WHERE n.id = ?"
+_SOME = "SELECT n.id, v.data FROM node n JOIN vector v ON v.no = n.no WHERE n.id IN (SELECT value FROM json_each(?))"
 _SPACE = "SELECT value FROM state WHERE key = 'embedder'"
 _PUT_SPACE = "INSERT OR REPLACE INTO state VALUES ('embedder', ?)"
 _WAITING = "SELECT 1 FROM vector WHERE data IS NULL LIMIT 1"
 _COUNT = "SELECT count(*) FILTER (WHERE data IS NOT NULL), count(*) FILTER (WHERE data IS NULL) FROM vector"
-_ALL = "SELECT v.node, n.id, v.data FROM vector v JOIN node n ON n.no = v.node WHERE v.data IS NOT NULL"
-_AMONG = f"{_ALL} AND v.node IN (SELECT value FROM json_each(?))"
+_ALL = "SELECT v.no, n.id, v.data FROM vector v JOIN node n ON n.no = v.no WHERE v.data IS NOT NULL"
+_AMONG = f"{_ALL} AND v.no IN (SELECT value FROM json_each(?))"
 _CHANGED = f"{_ALL} AND v.seq > ?"
 _HASH = "SELECT hash FROM event WHERE no = ?"
 #: Nodes that have no vector of the present space; without the second condition, those that had one.
-_TODO = """SELECT n.id, n.label, n.payload, n.no FROM node n LEFT JOIN vector v ON v.node = n.no
-WHERE n.no > ?1 AND v.data IS NULL AND (?2 OR v.node IS NOT NULL) ORDER BY n.no LIMIT ?3"""
-_TEXTS = """SELECT n.id, n.label, n.payload, v.data FROM node n LEFT JOIN vector v ON v.node = n.no
+_TODO = """SELECT n.id, n.label, n.payload, n.no FROM node n LEFT JOIN vector v ON v.no = n.no
+WHERE n.no > ?1 AND v.data IS NULL AND (?2 OR v.no IS NOT NULL) ORDER BY n.no LIMIT ?3"""
+_TEXTS = """SELECT n.id, n.label, n.payload, v.data FROM node n LEFT JOIN vector v ON v.no = n.no
 WHERE n.id IN (SELECT value FROM json_each(?))"""
-_TODO_COUNT = """SELECT count(*) FROM node n LEFT JOIN vector v ON v.node = n.no
-WHERE v.data IS NULL AND (?1 OR v.node IS NOT NULL)"""
+_TODO_COUNT = """SELECT count(*) FROM node n LEFT JOIN vector v ON v.no = n.no
+WHERE v.data IS NULL AND (?1 OR v.no IS NOT NULL)"""
 
 
 class Space(NamedTuple):

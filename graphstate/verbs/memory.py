@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from msgspec import structs
 
 from graphstate._canonical import Json, decode
 from graphstate.errors import ErrorCode
 from graphstate.events import Draft, is_valid_id
-from graphstate.model import Node, Status
+from graphstate.model import Node, Status, Trust
+from graphstate.policy import lowest
 from graphstate.results import Ok, Result
 from graphstate.similarity import cosine
 from graphstate.store import Store
@@ -18,6 +19,7 @@ from graphstate.store.words import indexed, node_words, words
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
 from graphstate.verbs.embedding import query_vector, remembered_vector
+from graphstate.verbs.provenance import provenance
 from graphstate.verbs.verb import Verbs, catches_up_text, query, verb
 
 __all__ = ("KEEP", "Keep", "Memory", "expect", "known")
@@ -84,6 +86,7 @@ class Memory(Verbs):
         status: Status | None = None,
         embedding: Sequence[float] | None = None,
         embed: bool | None = None,
+        memory: Mapping[str, Json] | None = None,
         expect_version: int | None = None,
         actor: str | None = None,
         cause: str | None = None,
@@ -97,8 +100,12 @@ class Memory(Verbs):
             payload: Replaces the payload; None is ``{}``.
             patch: Changes the payload instead: null removes a key, objects merge.
             embedding: Its vector, kept in 32 bits: as long as the others of the graph.
-            embed: Make the vector from label, payload and tags, if these changed; None does so
-                if the graph was opened with an embedder.
+            embed: Make the vector from label and payload, if these changed; None does so if the
+                graph was opened with an embedder.
+            memory: What is known of where it comes from: any of memory_class (episodic, semantic,
+                procedural, entity; None as its kind), confidence (0 to 1), source, observed_at
+                (ms), derived_from, supersedes, contradicts. What is not given stays, None takes
+                it away. A node derived from others is trusted no more than the least of them.
             expect_version: Fail with Conflict unless the node is at this version; 0 means
                 that it must not exist.
         """
@@ -123,16 +130,20 @@ class Memory(Verbs):
             "tags": list(base.tags) if tags is None else arguments.tags(tags),
             "status": base.status if status is None else arguments.choice(status, "status", STATUSES),
         }
+        if memory is not None:
+            body["memory"] = provenance(base.memory, memory)
         node = Node(
             id=known_id, kind=body["kind"], label=body["label"], payload=value, tags=tuple(body["tags"]),
-            status=body["status"], version=current + 1,
+            status=body["status"],
         )  # fmt: skip
         before, about_vector, vector = remembered_vector(self, node, old, embedding, embed)
         row = self.record(*before, Draft("NodeUpserted", body | about_vector), actor=actor, cause=cause)[-1]
+        if old is not None or memory is not None:
+            return Ok(_present(self.store, known_id))
         return Ok(
             structs.replace(
-                node, created_seq=old.created_seq if old else row.seq, updated_seq=row.seq,
-                created_at=old.created_at if old else row.at, updated_at=row.at, embedding=vector,
+                node, created_seq=row.seq, updated_seq=row.seq, created_at=row.at, updated_at=row.at,
+                embedding=vector, trust=cast(Trust, lowest(row.trust)),
             )
         )  # fmt: skip
 
@@ -223,9 +234,13 @@ def _with_status(graph: Verbs, id: str, status: str, actor: str | None, cause: s
     node_id = known(graph.store, id)
     body = {"id": node_id, "status": arguments.choice(status, "status", STATUSES)}
     graph.record(Draft("NodeStatusChanged", body), actor=actor, cause=cause)
-    node = graph.store.projection.node(node_id)
+    return Ok(_present(graph.store, node_id))
+
+
+def _present(store: Store, id: str) -> Node:
+    node = store.projection.node(id)
     assert node is not None
-    return Ok(node)
+    return node
 
 
 def _recalled(store: Store, text: str | None, wanted: dict[str, Any], limit: int) -> Iterator[Node]:

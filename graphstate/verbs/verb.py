@@ -11,6 +11,8 @@ from graphstate.activation.embedding import Embedder
 from graphstate.errors import ErrorCode, StoreError, VerbFailed, shown
 from graphstate.events import GRAPH, Draft, Row
 from graphstate.model import (
+    ActivationState,
+    Attended,
     Checkpoint,
     Collected,
     Compaction,
@@ -25,6 +27,7 @@ from graphstate.model import (
     Planned,
     Recovery,
     Reembedded,
+    Reinforced,
     Repair,
     Rewarded,
     Reweighted,
@@ -32,6 +35,7 @@ from graphstate.model import (
     Snapshot,
     Split,
     Step,
+    Superseded,
     Zone,
     ZoneProposal,
     from_json,
@@ -74,6 +78,10 @@ _RESULTS: Mapping[str, type] = {
         Split,
         MergedStates,
         Migrated,
+        ActivationState,
+        Attended,
+        Reinforced,
+        Superseded,
         Reembedded,
     )
 }
