@@ -269,7 +269,9 @@ class Adaptogen(Verbs):
         arguments.identifier(actor, "actor")
         if trust is not None:
             arguments.choice(trust, "trust", TRUST_LEVELS)
-        return Adaptogen(self.store, actor=actor, trust=trust or self.trust, owner=False, embedder=self.embedder)
+        return Adaptogen(
+            self.store, actor=actor, trust=trust or self.trust, owner=False, embedder=self.embedder
+        )
 
     def unit(self, *, sync: bool = False) -> Unit:
         """Join verbs and `Store.append` in one transaction and one commit.

@@ -245,6 +245,8 @@ def _consolidated(store: Store, body: Body) -> None:
         refuse(f"{node!r} must be made of different other nodes, by one edge each")
     field(body, "amount")
     _happened(store, body)
+
+
 # ------------------------------------------------------------------------- vectors
 
 

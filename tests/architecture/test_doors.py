@@ -21,7 +21,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "apsw": ("graphstate.store.db",),
     "jsonschema": ("agentloop.schemas", "agentloop.tasks.file", "agentloop.verdict"),
     "referencing": ("agentloop.schemas",),
-    "rich": ("agentloop.cli.", "graphstate.cli.watch"),
+    "rich": ("agentloop.cli.", "graphstate.cli.watch", "graphstate.cli.reembedding"),
     "openai": ("adapters.openai.",),
     "httpx2": ("adapters.openai.",),
     "py_trees": ("adapters.py_trees.",),
