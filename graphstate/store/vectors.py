@@ -4,7 +4,8 @@ All vectors of a graph are of one *space*: the model that made them and their nu
 dimensions, fixed by the first one. When the model changes, every vector is emptied and waits to
 be made again. With numpy the vectors are kept in one matrix, and only what changed since the
 last search is read; without it every search reads them all. Both give the same answers: what
-32-bit products single out is computed again with 64 bits.
+32-bit products single out is computed again with 64 bits. Above `EXACT_UPTO` vectors a search
+with numpy reads the clusters near the query only, unless it is asked for more.
 """
 
 from __future__ import annotations
@@ -12,29 +13,24 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from graphstate import similarity
 from graphstate._canonical import Json, encode_text
 from graphstate.events import Head
-from graphstate.similarity import NOTHING, cosine, norm, packed, unpacked
+from graphstate.similarity import cosine, norm, packed, unpacked
 from graphstate.store.db import Database
+from graphstate.store.matrix import EXACT_UPTO, Hit, Matrix, Stored, blocks
 from graphstate.store.schema import GRAPH_NO, SHIFT
 from graphstate.store.stored import as_stored, stored_json
 
-if TYPE_CHECKING:
-    import numpy as np
-
-__all__ = ("GIVEN", "Hit", "Space", "Vectors", "vector_bytes")
+__all__ = ("EXACT_UPTO", "GIVEN", "Hit", "Space", "Vectors", "vector_bytes")
 
 #: The provider of vectors that a caller gave without saying what made them.
 GIVEN = "given"
 
 #: Bytes of vectors that are kept in memory; more are read for each search.
 KEPT_BYTES = 512 * 2**20
-
-# Vectors that are read, or computed again, at once.
-_BLOCK = 4_096
 
 _PUT = "INSERT OR REPLACE INTO vector VALUES (?, ?, ?)"
 _DROP = "DELETE FROM vector WHERE no = ?"
@@ -71,13 +67,6 @@ class Space(NamedTuple):
         return f"{name}/{self.dimensions}"
 
 
-class Hit(NamedTuple):
-    """A node that was found, and its cosine with the query."""
-
-    id: str
-    similarity: float
-
-
 def vector_bytes(told: Json) -> bytes:
     """Return the bytes of a vector as an event holds it: base64, or a list in older logs."""
     return similarity.from_text(told) if isinstance(told, str) else packed(told)
@@ -92,7 +81,7 @@ class Vectors:
 
     def __init__(self, db: Database, applied: Callable[[], Head]) -> None:
         self._db, self._applied = db, applied
-        self._kept: _Matrix | None = None
+        self._kept: Matrix | None = None
         self._space: Space | None = None
         self._space_known = False
 
@@ -182,18 +171,21 @@ class Vectors:
 
     def search(
         self, query: Sequence[float], limit: int, *, above: float | None = None,
-        among: Iterable[int] | None = None,
+        among: Iterable[int] | None = None, exact: bool = False,
     ) -> list[Hit]:  # fmt: skip
         """Return the nodes whose vectors are nearest to one: best first, equal ones by id.
 
         With numpy about one product of all vectors with the query, without it 15 us a vector.
+        Above 50,000 vectors, with numpy, a tenth of them is read: the answer is as long as ever,
+        and nearly always the same.
         Cosines nearer to zero than 0.0001 count as zero; a vector without length has 0.
 
         Args:
             query: As many numbers as the vectors have.
             limit: At most so many.
             above: Leave out what is not strictly above this cosine.
-            among: Only nodes with these numbers.
+            among: Only nodes with these numbers; these are compared one and all.
+            exact: Compare all vectors, however many there are.
 
         Raises:
             ValueError: The query has another number of dimensions.
@@ -203,27 +195,22 @@ class Vectors:
             return []
         if len(query) != space.dimensions:
             raise ValueError(f"a query of {len(query)} dimensions cannot be compared with vectors of {space}")
-        exact = unpacked(packed(query))
+        stored = unpacked(packed(query))
+        hits: Iterable[Hit]
         if find_spec("numpy") is None:
-            hits: Iterable[Hit] = _plainly(self._rows(among), exact, above)
+            hits = _plainly(self._rows(among), stored, above)
+        elif (matrix := self._matrix(len(query))) is not None:
+            hits = matrix.nearest(stored, limit, above, among, exact=exact)
         else:
-            hits = self._by_matrix(exact, limit, above, among)
+            hits = _in_blocks(self._rows(among), stored, limit, above)
         return heapq.nsmallest(limit, hits, key=_order)
 
-    def _rows(self, among: Iterable[int] | None) -> Iterable[tuple[int, str, bytes]]:
+    def _rows(self, among: Iterable[int] | None) -> Iterable[Stored]:
         if among is None:
             return self._db.each(_ALL)
         return self._db.all(_AMONG, (encode_text(list(among)),))
 
-    def _by_matrix(
-        self, query: Sequence[float], limit: int, above: float | None, among: Iterable[int] | None
-    ) -> Iterable[Hit]:
-        matrix = self._matrix(len(query))
-        if matrix is not None:
-            return matrix.nearest(query, limit, above, among)
-        return _in_blocks(self._rows(among), query, limit, above)
-
-    def _matrix(self, dimensions: int) -> _Matrix | None:
+    def _matrix(self, dimensions: int) -> Matrix | None:
         """Return the matrix as of now, None if it would be too large."""
         head, kept = self._applied(), self._kept
         if kept is not None and kept.head == head:
@@ -234,10 +221,10 @@ class Vectors:
             return None
         # What it held at an event that is still in the chain is still right, but for what went away.
         if kept is None or kept.head.seq > head.seq or self._hash(kept.head.seq) != kept.head.hash:
-            kept = _Matrix(dimensions)
+            kept = Matrix(dimensions)
         kept.update(self._db.each(_CHANGED, (kept.head.seq,)))
         if len(kept) != count:
-            kept = _Matrix(dimensions)
+            kept = Matrix(dimensions)
             kept.update(self._db.each(_CHANGED, (0,)))
         kept.head, self._kept = head, kept
         return kept
@@ -247,9 +234,7 @@ class Vectors:
         return None if row is None else row[0]
 
 
-def _plainly(
-    rows: Iterable[tuple[int, str, bytes]], query: Sequence[float], above: float | None
-) -> Iterator[Hit]:
+def _plainly(rows: Iterable[Stored], query: Sequence[float], above: float | None) -> Iterator[Hit]:
     length = norm(query)
     for _, name, data in rows:
         vector = unpacked(data)
@@ -259,114 +244,10 @@ def _plainly(
 
 
 def _in_blocks(
-    rows: Iterable[tuple[int, str, bytes]], query: Sequence[float], limit: int, above: float | None
+    rows: Iterable[Stored], query: Sequence[float], limit: int, above: float | None
 ) -> Iterator[Hit]:
     """Search without keeping anything: block by block, each giving its best."""
-    block: list[tuple[int, str, bytes]] = []
-
-    def best() -> Iterable[Hit]:
-        part = _Matrix(len(query))
+    for block in blocks(rows):
+        part = Matrix(len(query))
         part.update(block)
-        return part.nearest(query, limit, above, None)
-
-    for row in rows:
-        block.append(row)
-        if len(block) == _BLOCK:
-            yield from best()
-            block = []
-    if block:
-        yield from best()
-
-
-class _Matrix:
-    """Vectors in one block of memory, with their lengths."""
-
-    def __init__(self, dimensions: int) -> None:
-        import numpy as np
-
-        self.head = Head(0, b"")
-        self._rows: np.ndarray[Any, np.dtype[np.float32]] = np.empty((0, dimensions), np.float32)
-        self._inverse: np.ndarray[Any, np.dtype[np.float32]] = np.empty(0, np.float32)
-        self._ids: list[str] = []
-        self._places: dict[int, int] = {}
-        # How far a 32-bit cosine can be from the true one.
-        self._margin = dimensions * 6e-8 + 1e-6
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    def update(self, rows: Iterable[tuple[int, str, bytes]]) -> None:
-        """Put vectors in, or in place of older ones of the same nodes."""
-        block: list[tuple[int, str, bytes]] = []
-        for row in rows:
-            block.append(row)
-            if len(block) == _BLOCK:
-                self._put(block)
-                block = []
-        if block:
-            self._put(block)
-
-    def _put(self, block: Sequence[tuple[int, str, bytes]]) -> None:
-        import numpy as np
-
-        places = []
-        for node, name, _ in block:
-            place = self._places.setdefault(node, len(self._ids))
-            if place == len(self._ids):
-                self._ids.append(name)
-            places.append(place)
-        if len(self._ids) > len(self._rows):
-            room = max(len(self._ids), len(self._rows) * 3 // 2)
-            rows = np.empty((room, self._rows.shape[1]), np.float32)
-            rows[: len(self._rows)] = self._rows
-            inverse = np.zeros(room, np.float32)
-            inverse[: len(self._inverse)] = self._inverse
-            self._rows, self._inverse = rows, inverse
-        new = np.frombuffer(b"".join(data for _, _, data in block), "<f4").reshape(-1, self._rows.shape[1])
-        lengths = np.sqrt((new.astype(np.float64) ** 2).sum(axis=1))
-        self._rows[places] = new
-        with np.errstate(divide="ignore"):
-            self._inverse[places] = np.where(lengths > 0, 1 / lengths, 0).astype(np.float32)
-
-    def nearest(
-        self, query: Sequence[float], limit: int, above: float | None, among: Iterable[int] | None
-    ) -> Iterable[Hit]:
-        """Return at least the best, with their exact cosines, in any order."""
-        import numpy as np
-
-        exact, length, count = np.array(query, np.float64), norm(query), len(self._ids)
-        if among is None:
-            chosen = None
-            rows, inverse = self._rows[:count], self._inverse[:count]
-        else:
-            chosen = np.array(sorted(self._places[no] for no in among if no in self._places), np.intp)
-            rows, inverse = self._rows[chosen], self._inverse[chosen]
-        if not len(rows):
-            return ()
-        scale = 1 / length if length else 0.0
-        found = (rows @ (exact * scale).astype(np.float32)) * inverse
-        floor = -2.0 if limit >= len(found) else float(np.partition(found, -limit)[-limit])
-        floor -= 2 * self._margin
-        if above is not None:
-            least = NOTHING if 0 <= above < NOTHING else above
-            floor = max(floor, least - self._margin)
-        places = np.flatnonzero(found >= floor)
-        # What is surely nothing needs no second look; there may be very many of these.
-        noise = np.abs(found[places]) < NOTHING - self._margin
-        hits = [(int(place), 0.0) for place in places[noise]]
-        rest = places[~noise]
-        for start in range(0, len(rest), _BLOCK):
-            part = rest[start : start + _BLOCK]
-            vectors = rows[part].astype(np.float64)
-            lengths = np.sqrt((vectors**2).sum(axis=1)) * length
-            products = vectors @ exact
-            hits += [
-                (int(place), similarity.rounded(product / both) if both else 0.0)
-                for place, product, both in zip(part, products.tolist(), lengths.tolist(), strict=True)
-            ]
-        ids = self._ids
-        return (
-            Hit(ids[place if chosen is None else int(chosen[place])], cosine)
-            for place, cosine in hits
-            if above is None or cosine > above
-        )
+        yield from part.nearest(query, limit, above, None)

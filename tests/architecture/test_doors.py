@@ -28,7 +28,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "aiostream": ("agentloop.streams.operators", "agentloop.streams.bridges"),
     "toktok": ("agentloop.context.tokens",),
     "snowballstemmer": ("agentloop.context.words",),
-    "numpy": ("graphstate.store.vectors", "adapters.embed."),
+    "numpy": ("graphstate.store.matrix", "graphstate.store.clusters", "adapters.embed."),
     "safetensors": ("adapters.embed.",),
     "tokenizers": ("adapters.embed.",),
     "asyncio": ("agentloop.streams.operators",),

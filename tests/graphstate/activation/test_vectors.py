@@ -16,7 +16,7 @@ from graphstate import Adaptogen, Descriptor, ErrorCode, Fail, HashingEmbedder, 
 from graphstate.events import GRAPH
 from graphstate.model import Reembedded
 from graphstate.similarity import cosine, packed, unpacked
-from graphstate.store import vectors
+from graphstate.store import matrix, vectors
 from graphstate.store.vectors import Hit
 from tests.graphstate.bundles import bundle_of, live, taken_in
 from tests.graphstate.conftest import Make
@@ -53,7 +53,7 @@ def without_numpy() -> Iterator[None]:
 def in_blocks(size: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vectors, "KEPT_BYTES", 0)
-        patch.setattr(vectors, "_BLOCK", size)
+        patch.setattr(matrix, "_BLOCK", size)
         yield
 
 
@@ -138,11 +138,11 @@ def test_a_large_graph_is_searched_exactly_and_only_what_changed_is_read(make: M
             graph.remember(name, embedding=vector).unwrap()
     query = [draw.gauss(0, 1) for _ in range(24)]
     assert found(graph, query, 50) == brute(named, query, 50, None)
-    matrix = graph.store.projection.vectors._kept
+    kept = graph.store.projection.vectors._kept
     named["n0007"] = query
     graph.remember("n0007", embedding=query).unwrap()
     assert found(graph, query, 50) == brute(named, query, 50, None)
-    assert graph.store.projection.vectors._kept is matrix
+    assert graph.store.projection.vectors._kept is kept
 
 
 # ------------------------------------------------------------------------------------ one model
@@ -434,3 +434,87 @@ def test_a_model_that_is_not_installed_is_no_reason_not_to_open(make: Make, tmp_
     path = tmp_path / "graph.db"
     make(path=path, embedder=Elsewhere()).remember("a", label="tea").unwrap()
     assert make(path=path, embedder="stored").embedder is None
+
+
+# ------------------------------------------------------------------------------------ many vectors
+
+
+def scattered(count: int, *, seed: int = 3, groups: int = 40) -> list[list[float]]:
+    """Vectors around some centres, as those of texts about some subjects lie."""
+    draw = random.Random(seed)
+    centres = [[draw.gauss(0, 1) for _ in range(16)] for _ in range(groups)]
+    return [[x + draw.gauss(0, 0.5) for x in draw.choice(centres)] for _ in range(count)]
+
+
+@pytest.fixture
+def many(make: Make, monkeypatch: pytest.MonkeyPatch) -> tuple[Adaptogen, dict[str, list[float]]]:
+    monkeypatch.setattr(matrix, "EXACT_UPTO", 500)
+    graph = make()
+    named = {f"n{place:04}": vector for place, vector in enumerate(scattered(2_000))}
+    with graph.unit():
+        for name, vector in named.items():
+            graph.remember(name, embedding=vector).unwrap()
+    return graph, named
+
+
+def test_many_vectors_are_searched_by_clusters_and_nearly_all_that_is_near_is_found(
+    many: tuple[Adaptogen, dict[str, list[float]]],
+) -> None:
+    graph, named = many
+    queries = scattered(40, seed=3)
+    shared = 0
+    for query in queries:
+        best = brute(named, query, 10, None)
+        assert found(graph, query, 10, exact=True) == best
+        hits = found(graph, query, 10)
+        assert len(hits) == 10
+        assert hits == sorted(hits, key=lambda hit: (-hit.similarity, hit.id))
+        assert set(hits) <= set(brute(named, query, len(named), None))
+        shared += len(set(hits) & set(best))
+    assert shared / (10 * len(queries)) > 0.9
+
+
+def test_a_search_by_clusters_is_never_shorter_than_asked(
+    many: tuple[Adaptogen, dict[str, list[float]]],
+) -> None:
+    graph, named = many
+    query = scattered(1)[0]
+    for limit in (1, 600, 1_999, 2_000, 5_000):
+        assert len(found(graph, query, limit)) == min(limit, 2_000)
+    assert found(graph, query, 2_000) == brute(named, query, 2_000, None)
+    assert found(graph, query, 50, above=0.999) == brute(named, query, 50, 0.999)
+    assert found(graph, query, 5, among=range(1, 30)) == brute(
+        {name: named[name] for name in list(named)[:29]}, query, 5, None
+    )
+
+
+def test_what_changes_is_found_whatever_group_it_was_in(
+    many: tuple[Adaptogen, dict[str, list[float]]],
+) -> None:
+    graph, named = many
+    query = [-5.0] * 16
+    found(graph, query, 1)
+    graph.remember("n0003", embedding=query).unwrap()
+    graph.remember("new", embedding=query).unwrap()
+    assert [hit.id for hit in found(graph, query, 2)] == ["n0003", "new"]
+    kept = graph.store.projection.vectors._kept
+    assert kept is not None
+    assert (len(kept._loose), len(kept)) == (1, 2_001)
+    with graph.unit():
+        for place, vector in enumerate(scattered(300, seed=9)):
+            graph.remember(f"more{place}", embedding=vector).unwrap()
+            named[f"more{place}"] = vector
+    assert [hit.id for hit in found(graph, query, 2)] == ["n0003", "new"]
+    assert kept._loose == set()  # all were grouped anew
+    named |= {"n0003": query, "new": query}
+    assert found(graph, query, 9, exact=True) == brute(named, query, 9, None)
+
+
+def test_clusters_are_the_same_each_time(many: tuple[Adaptogen, dict[str, list[float]]], make: Make) -> None:
+    graph, named = many
+    again = make()
+    with again.unit():
+        for name, vector in named.items():
+            again.remember(name, embedding=vector).unwrap()
+    for query in scattered(20, seed=4):
+        assert found(graph, query, 20) == found(again, query, 20)
