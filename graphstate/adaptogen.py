@@ -29,6 +29,7 @@ from graphstate.verbs.governance import Governance
 from graphstate.verbs.intuition import Intuition
 from graphstate.verbs.memory import Memory
 from graphstate.verbs.observe import Observation
+from graphstate.verbs.replication import Replication
 from graphstate.verbs.reshaping import Reshaping
 from graphstate.verbs.soundness import Soundness
 from graphstate.verbs.structure import Structure
@@ -349,6 +350,10 @@ class Adaptogen(Verbs):
 
     # embeddings
     reembed = Embedding.reembed
+
+    # replication
+    export_deltas = Replication.export_deltas
+    import_deltas = Replication.import_deltas
 
     # structure
     link = Structure.link

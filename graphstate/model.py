@@ -19,6 +19,10 @@ __all__ = (
     "Collected",
     "Compaction",
     "Cut",
+    "Delta",
+    "DeltaPart",
+    "Deltas",
+    "DeltasImported",
     "Edge",
     "EdgeKind",
     "Enforcement",
@@ -195,6 +199,57 @@ class Superseded(Struct, frozen=True, kw_only=True):
     edge_id: str
     #: the moment up to which the old one was valid
     valid_to: int
+
+
+class DeltaPart(Struct, frozen=True, kw_only=True):
+    """One event that added something to a memory."""
+
+    #: of the event, the same in every replica
+    id: str
+    #: when it happened, and when it was written down (ms)
+    at: int
+    written_at: int
+    amount: float
+    reason: str | None = None
+    outcome: Literal["shown", "useful", "harmful"] | None = None
+    actor: str | None = None
+    trust: str | None = None
+
+
+class Delta(Struct, frozen=True, kw_only=True):
+    """What was added to one memory in one way."""
+
+    node: str
+    kind: Literal["reinforced", "suppressed"]
+    context: str | None = None
+    #: sum of the parts, as they were when each was made
+    amount: float
+    parts: tuple[DeltaPart, ...]
+
+
+class Deltas(Struct, frozen=True, kw_only=True):
+    """What an export has for other replicas."""
+
+    ops: tuple[Delta, ...]
+    #: what to export from the next time
+    cursor: str
+    #: events that wait until their sum is large enough
+    carried: int
+    #: there is more: export again
+    more: bool
+
+
+class DeltasImported(Struct, frozen=True, kw_only=True):
+    """What became of deltas."""
+
+    #: parts that were added
+    applied: int
+    #: parts that had been added before
+    known: int
+    #: nodes that do not exist here; their parts were left out
+    unknown: tuple[str, ...] = ()
+    #: how far the clock of who made them is ahead of this one, in ms
+    skew_ms: int = 0
 
 
 class Reembedded(Struct, frozen=True, kw_only=True):

@@ -62,6 +62,7 @@ _SUMMARIES: Mapping[str, Callable[[_Shown], str]] = {
     "memory.suppressed": lambda b: f"{b['id']} suppressed by {b['amount']}",
     "memory.superseded": lambda b: f"{b['new']} takes the place of {b['old']}",
     "memory.consolidated": lambda b: f"{b['id']} stands for {b['sources']} nodes",
+    "memory.replication_began": lambda _: "replication began",
     "memory.embedder_set": lambda b: f"vectors are of {b['provider']}/{b['dimensions']}",
     "memory.embedded": lambda b: f"vectors of {b['vectors']} nodes",
     "CheckpointCreated": lambda b: f"checkpoint {b['name']} @ {b['seq']}",

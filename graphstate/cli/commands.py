@@ -177,6 +177,10 @@ def _plan(graph: Any, *, spec: Any = None, **given: Any) -> Any:
     return graph.plan(spec, **given)
 
 
+def _memory_class(graph: Any, kind: str, memory_class: str | None = None, **given: Any) -> Any:
+    return graph.register_memory_class(kind, memory_class, **given)
+
+
 def _verify(graph: Any, **options: Any) -> Shown:
     report = graph.verify_integrity(**options)
     return Shown(report, exit_code=0 if report.ok else 1)
@@ -268,6 +272,12 @@ _ON_CONFLICT = Flag(
     "on-conflict", "fail, ours or theirs where both sides changed something; fail if absent", TEXT
 )
 
+_PROVENANCE = Flag("memory", "object: memory_class, confidence, source, observed_at, ...", OBJECT)
+_CONTEXT = Flag("context", "in this context", TEXT)
+_AT = Flag("at", "the moment, in ms; now if absent", COUNT)
+_ALSO_SUPERSEDED = Flag("include-superseded", "also of nodes whose place another one took", SWITCH)
+_AMOUNT = Word("amount", "how much, may be negative", NUMBER)
+
 GROUPS: Mapping[str, tuple[Command, ...]] = {
     "inspect": (
         Command("status", "cursor, ranked moves, what is ready", "reads", run=_status),
@@ -310,6 +320,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 Flag("status", "active, archived or deprecated", TEXT),
                 Flag("embedding", "nearest to this array of numbers first", NUMBERS),
                 Flag("like", "nearest in meaning to this text first", TEXT),
+                Flag("as-of", "what was valid at this moment, in ms", COUNT),
                 Flag("limit", "at most so many, 50 if absent", COUNT),
             ),
             embeds=True,
@@ -387,6 +398,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 Flag("status", "active, archived or deprecated", TEXT),
                 Flag("embedding", "array of numbers", NUMBERS),
                 Flag("embed", "make the vector from label and payload", SWITCH),
+                _PROVENANCE,
                 _VERSION,
                 _CAUSE,
             ),
@@ -490,6 +502,99 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 Flag("lambda", "share of credit that each earlier move keeps", NUMBER, "lambda_"),
                 _CAUSE,
             ),
+        ),
+    ),
+    "memory": (
+        Command(
+            "top",
+            "what is most present now",
+            "reads",
+            (),
+            (
+                Flag("limit", "at most so many, 10 if absent", COUNT),
+                _CONTEXT,
+                Flag("context-fallback", "what was never there counts with its score", SWITCH),
+                Flag("min-score", "only what is more present than this", NUMBER),
+                _ALSO_SUPERSEDED,
+                _AT,
+            ),
+            "top_activated",
+        ),
+        Command("activation", "how present a node is, part by part", "reads", (_ID,), (_AT,)),
+        Command("effective", "how present a node is", "reads", (_ID,), (_CONTEXT, _ALSO_SUPERSEDED, _AT)),
+        Command("expand", "the nodes that one was made of", "reads", (_ID,)),
+        Command(
+            "reinforce",
+            "make a node more present",
+            "changes",
+            (_ID, _AMOUNT),
+            (_CONTEXT, Flag("outcome", "count that it was shown, useful or harmful", TEXT), _WHY, _CAUSE),
+        ),
+        Command(
+            "reinforce-all",
+            "several at once, all of them or none",
+            "changes",
+            (
+                Word(
+                    "items", "array of objects with id, amount, and reason, context, outcome if wanted", JSON
+                ),
+            ),
+            (_CAUSE,),
+        ),
+        Command("suppress", "hold a node back", "changes", (_ID, _AMOUNT), (_CONTEXT, _WHY, _CAUSE)),
+        Command(
+            "release",
+            "take a suppression back",
+            "changes",
+            (_ID,),
+            (Flag("amount", "so much of it; all if absent", NUMBER), _CONTEXT, _WHY, _CAUSE),
+        ),
+        Command(
+            "supersede",
+            "let a node take the place of another one",
+            "changes",
+            (Word("new", "the node that is right now", TEXT), Word("old", "the node it replaces", TEXT)),
+            (_WHY, _CAUSE),
+        ),
+        Command(
+            "unsupersede",
+            "give a node its place back",
+            "changes",
+            (Word("old", "the node", TEXT),),
+            (Flag("by", "only from this node; from all if absent", TEXT), _WHY, _CAUSE),
+        ),
+        Command(
+            "consolidate",
+            "let one node stand for several",
+            "changes",
+            (_ID, Word("sources", "the nodes it is made of, comma-separated", NAMES)),
+            (
+                Flag("suppress", "how much each source is held back, 0.6 if absent", NUMBER),
+                Flag("kind", "such as fact or task", TEXT),
+                Flag("label", "a name for people", TEXT),
+                Flag("payload", "the memory itself, replaced", JSON),
+                Flag("tags", "its tags, replaced", NAMES),
+                Flag("embedding", "array of numbers", NUMBERS),
+                _PROVENANCE,
+                _WHY,
+                _CAUSE,
+            ),
+        ),
+        Command(
+            "memory-class",
+            "let nodes of a kind fade as a class does",
+            "changes",
+            (
+                Word("kind", "the kind", TEXT),
+                Word(
+                    "memory_class",
+                    "episodic, semantic, procedural, entity; none if absent",
+                    TEXT,
+                    optional=True,
+                ),
+            ),
+            (_CAUSE,),
+            run=_memory_class,
         ),
     ),
     "evolution": (
@@ -667,6 +772,24 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 Flag("expect-head", "refuse it unless its origin ended at this seq:hash", TEXT),
             ),
             run=_import,
+        ),
+        Command(
+            "export-deltas",
+            "what was added to memories since an earlier export, for other replicas; the first call begins",
+            "changes",
+            (Word("since", "the cursor in the answer before; all if absent", TEXT, optional=True),),
+            (
+                Flag("threshold", "sums smaller than this wait, 0.05 if absent", NUMBER),
+                Flag("flush", "nothing waits", SWITCH),
+                _CAUSE,
+            ),
+        ),
+        Command(
+            "import-deltas",
+            "add what another replica exported, each part once",
+            "changes",
+            (Word("deltas", "the answer of export-deltas: JSON, @FILE, or - for standard input", OBJECT),),
+            (_CAUSE,),
         ),
         Command(
             "branch",

@@ -22,11 +22,12 @@ from graphstate.store.activation import CURVE_TUNABLES, SUPERSEDED_BY, Activatio
 from graphstate.store.db import Database, SqlValue
 from graphstate.store.dependencies import Dependencies
 from graphstate.store.policies import Policies
+from graphstate.store.replicas import BEGAN, DELTAS, Replicas
 from graphstate.store.schema import GRAPH_NO, SHIFT
 from graphstate.store.snapshot import LOAD_ROW
 from graphstate.store.stored import as_stored, stored_json
 from graphstate.store.successions import Successions
-from graphstate.store.tables import FOLDED
+from graphstate.store.tables import CLEAR
 from graphstate.store.vectors import Space, Vectors
 from graphstate.store.words import index_text
 from graphstate.tunables import DEFAULTS
@@ -94,16 +95,23 @@ _CURSORS = "SELECT actor, nodes FROM cursor"
 _TRAIL = """SELECT value ->> '$.edge', value ->> '$.to' FROM state WHERE key GLOB ?
 ORDER BY value ->> '$.move' DESC LIMIT ?"""
 
+_VALID = f"""AND (?7 IS NULL OR (coalesce((SELECT p.observed_at FROM provenance p WHERE p.no = n.no), n.created_at)
+<= ?7 AND NOT EXISTS (SELECT 1 FROM edge e JOIN node d ON d.id = e.dst LEFT JOIN succession s ON s.no = e.no
+LEFT JOIN provenance p ON p.no = d.no WHERE e.src = n.id AND e.kind = 'reference' AND e.label = '{SUPERSEDED_BY}'
+AND coalesce(p.observed_at, s.at, d.created_at) <= ?7)))"""
+
 # Each begins at the most selective condition that is given.
-_BY_ID = """FROM node n WHERE id = ?1 AND (?2 IS NULL OR kind = ?2)
-AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4))"""
-_BY_TAG = """FROM node n WHERE ?1 IS NULL AND no IN (SELECT node FROM node_tag WHERE tag = ?4)
-AND (?2 IS NULL OR kind = ?2) AND (?3 IS NULL OR status = ?3)"""
-_BY_KIND = """FROM node n WHERE kind = ?2 AND ?1 IS NULL AND ?4 IS NULL AND (?3 IS NULL OR status = ?3)"""
-_BY_STATUS = """FROM node n WHERE ?1 IS NULL AND ?2 IS NULL AND ?4 IS NULL AND (?3 IS NULL OR status = ?3)"""
+_BY_ID = f"""FROM node n WHERE id = ?1 AND (?2 IS NULL OR kind = ?2)
+AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4)) {_VALID}"""
+_BY_TAG = f"""FROM node n WHERE ?1 IS NULL AND no IN (SELECT node FROM node_tag WHERE tag = ?4)
+AND (?2 IS NULL OR kind = ?2) AND (?3 IS NULL OR status = ?3) {_VALID}"""
+_BY_KIND = f"""FROM node n WHERE kind = ?2 AND ?1 IS NULL AND ?4 IS NULL
+AND (?3 IS NULL OR status = ?3) {_VALID}"""
+_BY_STATUS = f"""FROM node n WHERE ?1 IS NULL AND ?2 IS NULL AND ?4 IS NULL
+AND (?3 IS NULL OR status = ?3) {_VALID}"""
 _RECALL_TEXT = f"""SELECT {_NODE} FROM node_text t JOIN node n ON n.no = t.rowid
-WHERE t.text MATCH ?6 AND (?1 IS NULL OR id = ?1) AND (?2 IS NULL OR kind = ?2)
-AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4))
+WHERE t.text MATCH ?6 AND (?1 IS NULL OR n.id = ?1) AND (?2 IS NULL OR kind = ?2)
+AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4)) {_VALID}
 ORDER BY t.rank, id LIMIT ?5"""
 _NODES_BY_ID = f"SELECT {_NODE} FROM node n WHERE id IN (SELECT value FROM json_each(?))"
 
@@ -129,7 +137,7 @@ _CLEAR = (
     "DELETE FROM zone_member",
     "DELETE FROM rule",
     "DELETE FROM policy_lock",
-    *(table.clear for table in FOLDED),
+    *CLEAR,
     """DELETE FROM state WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*' OR key GLOB 'origin/*'
     OR key IN ('embedder', 'rewards')""",
 )
@@ -231,6 +239,8 @@ class Projection:
         self.successions = Successions(db, self.activations, self._put_edge)
         #: edges by their ends, and whether one more dependency would close a circle
         self.dependencies = Dependencies(db)
+        #: which reinforcements are known here
+        self.replicas = Replicas(db)
         #: vectors of nodes, and the search for the nearest
         self.vectors = Vectors(db, self.applied)
         self._fold: Mapping[str, Callable[[Row, dict[str, Json]], None]] = {
@@ -249,7 +259,11 @@ class Projection:
             "memory.embedder_set": self._embedder_set,
             "EnforcementChanged": self._enforcement_changed,
             **self.policies.folds,
-            **self.activations.folds,
+            **{
+                name: self.replicas.noting(fold) if name in DELTAS else fold
+                for name, fold in self.activations.folds.items()
+            },
+            **self.replicas.folds,
             **self.successions.folds,
             "StateRestored": self._state_restored,
             "TransitionMerged": self._transition_merged,
@@ -264,6 +278,7 @@ class Projection:
         self._forget_rows()
         self.dependencies.forget()
         self.vectors.forget()
+        self.replicas.forget()
 
     def _forget_rows(self) -> None:
         self._cursors: dict[str, CursorState] = {}
@@ -395,7 +410,8 @@ class Projection:
             self._inherit("node", node_id, body["stat"], row.seq)
 
     def _trust(self, before: str | None, row: Row, body: dict[str, Json], *, rewritten: bool) -> str:
-        trust = written_trust(before, row.trust, rewritten=rewritten)
+        by = lowest(row.trust, body["trust"]) if "trust" in body else row.trust
+        trust = written_trust(before, by, rewritten=rewritten)
         sources = body["memory"].get("derived_from") if "memory" in body else None
         if sources:
             trust = lowest(trust, *(level for (level,) in self._db.all(_TRUSTS, (encode_text(sources),))))
@@ -597,6 +613,8 @@ class Projection:
 
     @staticmethod
     def _renumbered(table: str, row: list[Json], seq: int) -> list[Json]:
+        if table == "state" and row[0] == BEGAN:
+            return [BEGAN, encode_text({**stored_json(row[1]), "seq": seq})]
         if table != "state" or row[0] != "rewards":
             return row
         return ["rewards", encode_text([[seq, value] for _, value in stored_json(row[1])])]
@@ -814,20 +832,20 @@ class Projection:
 
     def recall(
         self, *, id: str | None, kind: str | None, status: str | None, tag: str | None, limit: int,
-        match: str | None = None,
+        as_of: int | None = None, match: str | None = None,
     ) -> Iterator[Node]:  # fmt: skip
         """Yield the nodes that meet every filter: by rank with ``match``, else by id."""
-        values: list[SqlValue] = [id, kind, status, tag, limit]
         if match is not None:
-            return map(_node, self._db.all(_RECALL_TEXT, [*values, match]))
-        return map(
-            _node, self._db.all(f"SELECT {_NODE} {_narrowest(id, kind, tag)} ORDER BY id LIMIT ?5", values)
-        )
+            return map(_node, self._db.all(_RECALL_TEXT, [id, kind, status, tag, limit, match, as_of]))
+        sql = f"SELECT {_NODE} {_narrowest(id, kind, tag)} ORDER BY id LIMIT ?5"
+        return map(_node, self._db.all(sql, [id, kind, status, tag, limit, None, as_of]))
 
-    def numbers(self, *, id: str | None, kind: str | None, status: str | None, tag: str | None) -> list[int]:
+    def numbers(
+        self, *, id: str | None, kind: str | None, status: str | None, tag: str | None, as_of: int | None = None
+    ) -> list[int]:
         """Return the numbers of the nodes that meet every filter, as a vector search takes them."""
-        sql = f"SELECT no {_narrowest(id, kind, tag)}"
-        return [no for (no,) in self._db.all(sql, (id, kind, status, tag))]
+        sql = f"SELECT n.no {_narrowest(id, kind, tag)}"
+        return [no for (no,) in self._db.all(sql, (id, kind, status, tag, None, None, as_of))]
 
     def nodes(self, ids: Iterable[str]) -> list[Node]:
         """Return the nodes with these ids, in their order; one that does not exist is left out."""

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from graphstate.bundle import parsed_head
 from graphstate.errors import ErrorCode, shown
+from graphstate.policy import TRUST
 from graphstate.store import Store
 from graphstate.verbs import arguments
 from graphstate.verbs.activation import MAX_AMOUNT, OUTCOMES
@@ -67,6 +68,8 @@ def _node_upserted(store: Store, body: Body) -> None:
     check_model(body.get("model", ""))
     if "memory" in body:
         check_provenance(body["memory"])
+    if "trust" in body:
+        arguments.choice(body["trust"], "trust", TRUST)
     _inherited(body)
 
 
@@ -247,6 +250,10 @@ def _consolidated(store: Store, body: Body) -> None:
     _happened(store, body)
 
 
+def _replication_began(store: Store, body: Body) -> None:
+    """It says nothing but that it happened."""
+
+
 # ------------------------------------------------------------------------- vectors
 
 
@@ -344,6 +351,7 @@ EVENTS: Mapping[str, Event] = {
     "memory.superseded": Event(_superseded, _of("node", "old")),
     "memory.consolidated": Event(_consolidated, _of("node", "id")),
     "ConfigSet": Event(_config_set, _of("tunable", "key")),
+    "memory.replication_began": Event(_replication_began),
     "memory.embedder_set": Event(_embedder_set, lambda _: ("embedder", "*")),
     "memory.embedded": Event(_embedded),
     "Migrated": Event(_migrated),

@@ -99,6 +99,12 @@ def _vector_row(store: Store, row: list[Json]) -> None:
         arguments.embedding(unpacked(bytes.fromhex(data)))
 
 
+def _delta_row(store: Store, row: list[Json]) -> None:
+    name, at = row
+    arguments.name(name, "the id of an event")
+    whole(at, "at", -MAX_INT)
+
+
 def _embedder(value: Json) -> None:
     if not isinstance(value, dict) or set(value) != set(Space._fields):
         refuse(f"the model of vectors must have {', '.join(Space._fields)}, not {shown(value)}")
@@ -250,6 +256,7 @@ def _succession_row(store: Store, row: list[Json]) -> None:
 STATE: Mapping[str, Callable[[Store, list[Json]], None]] = {
     "node": _node_row,
     "vector": _vector_row,
+    "delta": _delta_row,
     "edge": _edge_row,
     "experience": _experience_row,
     "state": _state_row,

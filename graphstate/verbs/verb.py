@@ -16,6 +16,8 @@ from graphstate.model import (
     Checkpoint,
     Collected,
     Compaction,
+    Deltas,
+    DeltasImported,
     Edge,
     Iteration,
     Lock,
@@ -83,6 +85,8 @@ _RESULTS: Mapping[str, type] = {
         Reinforced,
         Superseded,
         Reembedded,
+        Deltas,
+        DeltasImported,
     )
 }
 
