@@ -777,8 +777,9 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             "export-deltas",
             "what was added to memories since an earlier export, for other replicas; the first call begins",
             "changes",
-            (Word("since", "the cursor in the answer before; all if absent", TEXT, optional=True),),
+            (),
             (
+                Flag("since", "the cursor in the answer before; all if absent", TEXT),
                 Flag("threshold", "sums smaller than this wait, 0.05 if absent", NUMBER),
                 Flag("flush", "nothing waits", SWITCH),
                 _CAUSE,

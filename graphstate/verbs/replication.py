@@ -19,6 +19,7 @@ from graphstate.events import GRAPH, Draft, Row
 from graphstate.model import Delta, DeltaPart, Deltas, DeltasImported, from_json
 from graphstate.policy import lowest
 from graphstate.results import Ok, Result
+from graphstate.store import Store
 from graphstate.store.replicas import DELTAS
 from graphstate.store.store import Adopted
 from graphstate.verbs import arguments
@@ -70,8 +71,8 @@ class Replication(Verbs):
     @verb
     def export_deltas(
         self,
-        since: str | None = None,
         *,
+        since: str | None = None,
         threshold: float = SYNC_THRESHOLD,
         flush: bool = False,
         actor: str | None = None,
@@ -90,12 +91,15 @@ class Replication(Verbs):
             flush: Nothing waits; for the last export before a connection ends.
         """
         least = arguments.number(threshold, "threshold", least=0)
-        began = self._begin(actor)
+        began = _begin(self, actor)
         cut = self.store.projection.mark("cut")
         cursor = _Cursor(cut, began, ()) if since is None else _Cursor.parse(since)
         if cursor.cut != cut:
             cursor = _Cursor(cut, began, ())
-        rows = [*self._carried(cursor, began), *islice(self.store.log.read(GRAPH, after=cursor.seq), _ROWS)]
+        rows = [
+            *_carried(self.store, cursor, began),
+            *islice(self.store.log.read(GRAPH, after=cursor.seq), _ROWS),
+        ]
         seq = max((cursor.seq, *(row.seq for row in rows)))
         sums: dict[tuple[str, str, str | None], list[tuple[Row, dict[str, Any]]]] = {}
         for row in rows:
@@ -121,27 +125,6 @@ class Replication(Verbs):
             )
         )
 
-    def _begin(self, actor: str | None) -> int:
-        since = self.store.projection.replicas.since()
-        if since is not None:
-            return since
-        return self.record(Draft("memory.replication_began", {}), actor=actor)[0].seq
-
-    def _carried(self, cursor: _Cursor, began: int) -> list[Row]:
-        """Return the events that still wait to be sent; the cursor is one of this graph."""
-        log = self.store.log
-        if min((cursor.seq + 1, *cursor.carried)) < log.first(GRAPH):
-            refuse(
-                "events that were not sent yet have been compacted",
-                ErrorCode.CONFLICT,
-                hint="send a bundle, then begin again with since=None",
-            )
-        rows = [log.row(GRAPH, seq) for seq in cursor.carried]
-        known = [row for row in rows if row is not None and row.type in DELTAS and row.seq > began]
-        if len(known) < len(rows) or not began <= cursor.seq <= log.head(GRAPH).seq:
-            refuse("since is a cursor of another graph", hint="begin again with since=None")
-        return known
-
     @verb
     def import_deltas(
         self, deltas: Deltas | Mapping[str, Json], *, actor: str | None = None, cause: str | None = None
@@ -158,7 +141,7 @@ class Replication(Verbs):
         parts = {part.id: (delta, part) for delta in told.ops for part in delta.parts}
         if len(parts) > _PARTS:
             refuse(f"{len(parts)} parts, more than the {_PARTS} allowed", hint="import them in several calls")
-        self._begin(actor)
+        _begin(self, actor)
         store = self.store
         here = store.projection.replicas.known(parts.keys())
         unknown = sorted({d.node for d, _ in parts.values() if store.projection.status(d.node) is None})
@@ -168,7 +151,7 @@ class Replication(Verbs):
             for name, (delta, part) in parts.items()
             if name not in here and delta.node not in unknown
         ]
-        count = store.adopt(self._adopted(delta, part) for delta, part in wanted)
+        count = store.adopt(_adopted(self, delta, part) for delta, part in wanted)
         return Ok(
             DeltasImported(
                 applied=count,
@@ -178,26 +161,50 @@ class Replication(Verbs):
             )
         )
 
-    def _adopted(self, delta: Delta, part: DeltaPart) -> Adopted:
-        body: dict[str, Json] = {"id": delta.node, "amount": part.amount, "at": part.at}
-        if delta.context is not None:
-            body["context"] = delta.context
-        if part.outcome is not None:
-            body["outcome"] = part.outcome
-        body = arguments.with_reason(body, part.reason)
-        actor = part.actor or self.actor
-        arguments.name(part.id, "the id of an event")
-        arguments.whole(part.written_at, "written_at", least=-(2**53), most=2**53)
-        admit(self.store, f"memory.{delta.kind}", actor, body)
-        return Adopted(
-            part.written_at,
-            part.id,
-            f"memory.{delta.kind}",
-            actor,
-            lowest(part.trust, self.trust),
-            None,
-            body,
+
+def _begin(graph: Verbs, actor: str | None) -> int:
+    since = graph.store.projection.replicas.since()
+    if since is not None:
+        return since
+    return graph.record(Draft("memory.replication_began", {}), actor=actor)[0].seq
+
+
+def _carried(store: Store, cursor: _Cursor, began: int) -> list[Row]:
+    """Return the events that still wait to be sent; the cursor is one of this graph."""
+    log = store.log
+    if min((cursor.seq + 1, *cursor.carried)) < log.first(GRAPH):
+        refuse(
+            "events that were not sent yet have been compacted",
+            ErrorCode.CONFLICT,
+            hint="send a bundle, then begin again with since=None",
         )
+    rows = [log.row(GRAPH, seq) for seq in cursor.carried]
+    known = [row for row in rows if row is not None and row.type in DELTAS and row.seq > began]
+    if len(known) < len(rows) or not began <= cursor.seq <= log.head(GRAPH).seq:
+        refuse("since is a cursor of another graph", hint="begin again with since=None")
+    return known
+
+
+def _adopted(graph: Verbs, delta: Delta, part: DeltaPart) -> Adopted:
+    body: dict[str, Json] = {"id": delta.node, "amount": part.amount, "at": part.at}
+    if delta.context is not None:
+        body["context"] = delta.context
+    if part.outcome is not None:
+        body["outcome"] = part.outcome
+    body = arguments.with_reason(body, part.reason)
+    actor = part.actor or graph.actor
+    arguments.name(part.id, "the id of an event")
+    arguments.whole(part.written_at, "written_at", least=-(2**53), most=2**53)
+    admit(graph.store, f"memory.{delta.kind}", actor, body)
+    return Adopted(
+        part.written_at,
+        part.id,
+        f"memory.{delta.kind}",
+        actor,
+        lowest(part.trust, graph.trust),
+        None,
+        body,
+    )
 
 
 def _delta(node: str, type: str, context: str | None, rows: list[tuple[Row, dict[str, Any]]]) -> Delta:

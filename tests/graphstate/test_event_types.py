@@ -56,6 +56,7 @@ def test_payloads_have_the_keys_of_the_table(make: Make) -> None:
     graph.unlock_policy("edge", edge.id, reason="why").unwrap()
     graph.reweight().unwrap()
     graph.migrate("state", lambda payload: {"v": 1}, to_version=2).unwrap()
+    graph.export_deltas().unwrap()
     graph.embedder = HashingEmbedder(dimensions=4)
     graph.reembed().unwrap()
     graph.remember("a", label="words").unwrap()

@@ -136,7 +136,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "set-tunable": ("explore", '"greedy"', "--reason", "no experiments", "--cause", "twelfth"),
     "export": ("out.jsonl", "--overwrite"),
     "import": ("in.jsonl", "--merge", "--on-conflict", "ours", "--expect-head", ELSEWHERE),
-    "export-deltas": ("--threshold", "0.1", "--flush", "--cause", "23rd"),
+    "export-deltas": ("--since", "9/0", "--threshold", "0.1", "--flush", "--cause", "23rd"),
     "import-deltas": ('{"ops": [], "cursor": "0/1", "carried": 0, "more": false}', "--cause", "24th"),
     "branch": ("apart.db",),
     "merge": ("branch.db", "--on-conflict", "theirs", "--cause", "thirteenth"),
