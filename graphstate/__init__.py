@@ -9,6 +9,14 @@ from graphstate._lazy import on_first_use
 
 #: Where each public name lives; `__init__.pyi` says the same to type checkers.
 _HOMES = {
+    "graphstate.activation.embedding": (
+        "AsyncEmbedder",
+        "Descriptor",
+        "Embedder",
+        "EmbedderError",
+        "HashingEmbedder",
+        "build_embedding_text",
+    ),
     "graphstate.adaptogen": (
         "Adaptogen",
         "DState",
@@ -64,6 +72,10 @@ _HOMES = {
         "Collected",
         "Compaction",
         "Cut",
+        "Delta",
+        "DeltaPart",
+        "Deltas",
+        "DeltasImported",
         "Edge",
         "Exported",
         "HistoryEntry",
@@ -85,6 +97,7 @@ _HOMES = {
         "Provenance",
         "Ranked",
         "Recovery",
+        "Reembedded",
         "Reinforced",
         "Repair",
         "Rewarded",
@@ -115,6 +128,10 @@ _HOMES = {
         "Store",
         "Subscription",
         "Unit",
+    ),
+    "graphstate.store.vectors": (
+        "Hit",
+        "Space",
     ),
     "graphstate.tunables": (
         "DEFAULTS",

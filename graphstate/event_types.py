@@ -58,7 +58,8 @@ EVENT_TYPES: Mapping[str, EventType] = {
             "payload": "any JSON",
             "tags": "list of texts",
             "status": "active, archived or deprecated",
-            "embedding": "list of numbers, or null",
+            "embedding?": "base64 of little-endian 32-bit floats, or null for none; absent: as it was",
+            "model?": "which model made the vector, if the graph knows one",
             "trust?": "how far it is trusted at most, if its writer did not write all of it",
             "memory?": "all that is known of where it comes from; what was known stays if it is absent",
         },
@@ -186,6 +187,23 @@ EVENT_TYPES: Mapping[str, EventType] = {
             **_AT,
         },
         "draws an edge consolidated_from to each new source and suppresses it; the node inherits from all",
+    ),
+    "memory.replication_began": EventType(
+        {}, "from here on the ids of reinforcements and suppressions are kept, so that none counts twice"
+    ),
+    "memory.embedder_set": EventType(
+        {
+            "provider": "name of the embedder",
+            "model": "the model behind it, may be empty",
+            "dimensions": "numbers of a vector",
+            "version": "changes with the vectors, may be empty",
+            **_REASON,
+        },
+        "vectors are of this model from now on; those of another one are emptied and wait for reembed",
+    ),
+    "memory.embedded": EventType(
+        {"model": "which model made them", "vectors": "object: base64 of 32-bit floats by id of the node"},
+        "sets the vectors of these nodes; their versions stay",
     ),
     "ConfigSet": EventType(
         {"key": "name of the tunable", "value": "its value", **_REASON}, "sets the tunable"

@@ -14,12 +14,14 @@ from graphstate.verbs.activation import Activating
 from graphstate.verbs.bundles import Bundles
 from graphstate.verbs.composing import Composing
 from graphstate.verbs.durability import Durability
+from graphstate.verbs.embedding import Embedding
 from graphstate.verbs.evolution import Evolution
 from graphstate.verbs.fsm import Moving
 from graphstate.verbs.governance import Governance
 from graphstate.verbs.intuition import Intuition
 from graphstate.verbs.memory import Memory
 from graphstate.verbs.observe import Observation
+from graphstate.verbs.replication import Replication
 from graphstate.verbs.reshaping import Reshaping
 from graphstate.verbs.soundness import Soundness
 from graphstate.verbs.structure import Structure
@@ -31,6 +33,8 @@ __all__ = ("VERBS", "describe")
 #: The verbs by family, in the order in which they are best read.
 VERBS: Mapping[type, tuple[str, ...]] = {
     Memory: ("remember", "get_node", "set_status", "archive", "deprecate", "recall", "fts_enabled"),
+    Embedding: ("reembed",),
+    Replication: ("export_deltas", "import_deltas"),
     Structure: (
         "link", "depend", "unlink", "get_edge", "ready", "topo", "reachable", "ancestors", "descendants",
     ),

@@ -19,6 +19,10 @@ __all__ = (
     "Collected",
     "Compaction",
     "Cut",
+    "Delta",
+    "DeltaPart",
+    "Deltas",
+    "DeltasImported",
     "Edge",
     "EdgeKind",
     "Enforcement",
@@ -48,6 +52,7 @@ __all__ = (
     "Proposal",
     "ProposalKind",
     "Recovery",
+    "Reembedded",
     "Repair",
     "Rewarded",
     "Reweighted",
@@ -118,6 +123,7 @@ class Node(Struct, frozen=True, kw_only=True):
     #: milliseconds since the epoch
     created_at: int = 0
     updated_at: int = 0
+    #: as 32 bits hold it
     embedding: tuple[float, ...] | None = None
     #: how far what it holds is trusted: as its writer, and no more than what it was derived from
     trust: Trust = "developer"
@@ -193,6 +199,67 @@ class Superseded(Struct, frozen=True, kw_only=True):
     edge_id: str
     #: the moment up to which the old one was valid
     valid_to: int
+
+
+class DeltaPart(Struct, frozen=True, kw_only=True):
+    """One event that added something to a memory."""
+
+    #: of the event, the same in every replica
+    id: str
+    #: when it happened, and when it was written down (ms)
+    at: int
+    written_at: int
+    amount: float
+    reason: str | None = None
+    outcome: Literal["shown", "useful", "harmful"] | None = None
+    actor: str | None = None
+    trust: str | None = None
+
+
+class Delta(Struct, frozen=True, kw_only=True):
+    """What was added to one memory in one way."""
+
+    node: str
+    kind: Literal["reinforced", "suppressed"]
+    context: str | None = None
+    #: sum of the parts, as they were when each was made
+    amount: float
+    parts: tuple[DeltaPart, ...]
+
+
+class Deltas(Struct, frozen=True, kw_only=True):
+    """What an export has for other replicas."""
+
+    ops: tuple[Delta, ...]
+    #: what to export from the next time
+    cursor: str
+    #: events that wait until their sum is large enough
+    carried: int
+    #: there is more: export again
+    more: bool
+
+
+class DeltasImported(Struct, frozen=True, kw_only=True):
+    """What became of deltas."""
+
+    #: parts that were added
+    applied: int
+    #: parts that had been added before
+    known: int
+    #: nodes that do not exist here; their parts were left out
+    unknown: tuple[str, ...] = ()
+    #: how far the clock of who made them is ahead of this one, in ms
+    skew_ms: int = 0
+
+
+class Reembedded(Struct, frozen=True, kw_only=True):
+    """What `reembed` did."""
+
+    #: nodes whose vector was made
+    embedded: int
+    #: nodes that still have none
+    left: int
+    model: str
 
 
 class Edge(Struct, frozen=True, kw_only=True, gc=False):

@@ -29,6 +29,11 @@ class Table(NamedTuple):
     def names(self) -> tuple[str, ...]:
         return tuple(column.split()[0] for column in self.columns.split(", "))
 
+    @property
+    def blobs(self) -> frozenset[str]:
+        """The columns that hold bytes; in a state these are hexadecimal, and empty for none."""
+        return frozenset(column.split()[0] for column in self.columns.split(", ") if " BLOB" in column)
+
 
 #: What is known of where a node comes from; nodes of which nothing is known have no row.
 _PROVENANCE = Table(
@@ -60,11 +65,23 @@ _SUCCESSION = Table("succession", "no INTEGER PRIMARY KEY, at INTEGER NOT NULL",
 _OF_ACTIVATION = (_PROVENANCE, _ACTIVATION, _LENS, _SUCCESSION)
 # What recollection learns: weights by scope.
 _OF_RECOLLECTION: tuple[Table, ...] = ()
-# What is made of texts and vectors.
-_OF_EMBEDDING: tuple[Table, ...] = ()
+#: Vectors of nodes as little-endian 32-bit floats, null for one that is to be made again, and the
+#: event that changed it last.
+_VECTOR = Table(
+    "vector",
+    "no INTEGER PRIMARY KEY, seq INTEGER NOT NULL, data BLOB",
+    indexes=(
+        "CREATE INDEX vector_seq ON vector (seq)",
+        "CREATE INDEX vector_waiting ON vector (no) WHERE data IS NULL",
+    ),
+)
+_OF_EMBEDDING = (_VECTOR,)
+#: Events that added something to a memory since replication began.
+_DELTA = Table("delta", "id TEXT NOT NULL, at INTEGER NOT NULL", key=2, about="")
+_OF_REPLICATION = (_DELTA,)
 
 #: Part of the state, in the order in which a bundle brings them.
-FOLDED = (*_OF_ACTIVATION, *_OF_RECOLLECTION, *_OF_EMBEDDING)
+FOLDED = (*_OF_ACTIVATION, *_OF_RECOLLECTION, *_OF_EMBEDDING, *_OF_REPLICATION)
 
 #: No part of the state: what was retrieved, what is still to be sent.
 BESIDE: tuple[Table, ...] = ()
@@ -72,7 +89,17 @@ BESIDE: tuple[Table, ...] = ()
 #: All of them.
 TABLES = (*FOLDED, *BESIDE)
 
-_NAMES = {table.name: ", ".join(table.names) for table in TABLES}
+_SHOWN = {
+    table.name: ", ".join(f"hex({name})" if name in table.blobs else name for name in table.names)
+    for table in TABLES
+}
+_READ = {
+    table.name: ", ".join(
+        f"unhex(nullif(value ->> {place}, ''))" if name in table.blobs else f"value ->> {place}"
+        for place, name in enumerate(table.names)
+    )
+    for table in TABLES
+}
 _KEYS = {table.name: ", ".join(table.names[: table.key]) for table in TABLES}
 
 #: What creates all of them, with their indexes.
@@ -92,13 +119,12 @@ CLEAR = tuple(f"DELETE FROM {table.name}" for table in FOLDED)
 
 #: For each table of the state an expression: all its rows as JSON text, in the order of the key.
 DUMP: Mapping[str, str] = {
-    name: f"(SELECT json_group_array(json_array({_NAMES[name]})) FROM (SELECT * FROM {name} ORDER BY {_KEYS[name]}))"
+    name: f"(SELECT json_group_array(json_array({_SHOWN[name]})) FROM (SELECT * FROM {name} ORDER BY {_KEYS[name]}))"
     for name in (table.name for table in FOLDED)
 }
 
 #: What fills them from a state.
 LOAD = tuple(
-    f"INSERT INTO {table.name} SELECT {', '.join(f'value ->> {place}' for place in range(len(table.names)))}"
-    f" FROM json_each(?, '$.{table.name}')"
+    f"INSERT INTO {table.name} SELECT {_READ[table.name]} FROM json_each(?, '$.{table.name}')"
     for table in FOLDED
 )

@@ -30,9 +30,11 @@ from graphstate.verbs.values import (
     check_edge,
     check_experience,
     check_mode,
+    check_model,
     check_node,
     check_nodes,
     check_tunable,
+    check_vector,
     field,
 )
 
@@ -61,8 +63,9 @@ class Event(NamedTuple):
 def _node_upserted(store: Store, body: Body) -> None:
     check_node(
         store, field(body, "id"), field(body, "kind"), field(body, "label"), field(body, "payload"),
-        field(body, "tags"), field(body, "status"), field(body, "embedding"),
+        field(body, "tags"), field(body, "status"), body.get("embedding"),
     )  # fmt: skip
+    check_model(body.get("model", ""))
     if "memory" in body:
         check_provenance(body["memory"])
     if "trust" in body:
@@ -250,6 +253,29 @@ def _consolidated(store: Store, body: Body) -> None:
     _happened(store, body)
 
 
+def _replication_began(store: Store, body: Body) -> None:
+    """It says nothing but that it happened."""
+
+
+# ------------------------------------------------------------------------- vectors
+
+
+def _embedder_set(store: Store, body: Body) -> None:
+    for name in ("provider", "model", "version"):
+        arguments.text(field(body, name), name, MAX_NAME)
+    arguments.whole(field(body, "dimensions"), "dimensions", least=1, most=arguments.MAX_EMBEDDING)
+
+
+def _embedded(store: Store, body: Body) -> None:
+    check_model(field(body, "model"))
+    vectors = field(body, "vectors")
+    if not isinstance(vectors, dict):
+        refuse(f"vectors must be an object, not {shown(vectors)}")
+    for node, vector in vectors.items():
+        known(store, node)
+        check_vector(vector)
+
+
 # ------------------------------------------------------------------------- settings and notes
 
 
@@ -328,6 +354,9 @@ EVENTS: Mapping[str, Event] = {
     "memory.superseded": Event(_superseded, _of("node", "old")),
     "memory.consolidated": Event(_consolidated, _of("node", "id")),
     "ConfigSet": Event(_config_set, _of("tunable", "key")),
+    "memory.replication_began": Event(_replication_began),
+    "memory.embedder_set": Event(_embedder_set, lambda _: ("embedder", "*")),
+    "memory.embedded": Event(_embedded),
     "Migrated": Event(_migrated),
     "Imported": Event(_imported),
     "Merged": Event(_merged),

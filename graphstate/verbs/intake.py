@@ -16,6 +16,7 @@ from graphstate.events import GRAPH, Draft, Row
 from graphstate.model import MergeConflict, OnConflict
 from graphstate.policy import lowest
 from graphstate.store import Store
+from graphstate.store.replicas import DELTAS
 from graphstate.store.store import Adopted
 from graphstate.verbs import arguments
 from graphstate.verbs.admission import LOCKS, OWN_AFFAIRS, Key, admit, touched
@@ -136,6 +137,8 @@ class Merging(Intake):
                 hint="import it into a new file",
             )
         if row.type in OWN_AFFAIRS or row.type == "CursorMoved" or self._is_repeated(row):
+            return None
+        if row.type in DELTAS and row.id in self._store.projection.replicas.known([row.id or ""]):
             return None
         if key in self._left or (row.type in _ABOUT_EDGES and not self._has_edge(body)):
             return None

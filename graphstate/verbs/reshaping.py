@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from msgspec import structs
+
 from graphstate import algorithms, scoring
 from graphstate._canonical import Json, encode
 from graphstate.errors import ErrorCode, shown
@@ -18,6 +20,7 @@ from graphstate.policy import TRUST, lowest
 from graphstate.results import Ok, Result
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
+from graphstate.verbs.embedding import copied_vector, outdated
 from graphstate.verbs.memory import _stored_form, expect, known
 from graphstate.verbs.verb import Verbs, synced_verb, verb
 
@@ -63,6 +66,7 @@ class Reshaping(Verbs):
         body = node_body(node, id=copy, label=label, status="active")
         if node.memory is not None:
             body["memory"] = to_json(node.memory)
+        body |= copied_vector(self.store, node.embedding)
         drafts = [Draft("NodeUpserted", body)]
         drafts += _zones_joined(self, node.id, copy)
         for edge in moved:
@@ -162,7 +166,6 @@ def node_body(node: Node, **changes: Any) -> dict[str, Any]:
     body = {
         "id": node.id, "kind": node.kind, "label": node.label, "payload": node.payload,
         "tags": list(node.tags), "status": node.status,
-        "embedding": None if node.embedding is None else list(node.embedding),
     }  # fmt: skip
     # Who copies or edits what others wrote does not vouch for it.
     return body | ({} if node.trust == TRUST[0] else {"trust": node.trust}) | changes
@@ -200,12 +203,10 @@ def _joined_body(graph: Verbs, stays: Node, other: Node) -> dict[str, Any]:
     payload = stays.payload
     if isinstance(stays.payload, Mapping) and isinstance(other.payload, Mapping):
         payload = {**other.payload, **stays.payload}
-    body = node_body(
-        stays,
-        payload=_stored_form(graph.store, payload),
-        tags=arguments.tags([*stays.tags, *other.tags]),
-        embedding=next((list(n.embedding) for n in (stays, other) if n.embedding is not None), None),
-    )
+    body = _with_payload(graph, stays, _stored_form(graph.store, payload))
+    body["tags"] = arguments.tags([*stays.tags, *other.tags])
+    if stays.embedding is None and other.embedding is not None:
+        body |= copied_vector(graph.store, other.embedding)
     if other.trust != TRUST[0]:
         body["trust"] = lowest(stays.trust, other.trust)
     mine, theirs = (graph.store.projection.stat("node", node.id) for node in (stays, other))
@@ -244,6 +245,13 @@ def _cursors_to(graph: Verbs, old: str, new: str) -> list[Draft]:
     return drafts
 
 
+def _with_payload(graph: Verbs, node: Node, payload: Json) -> dict[str, Any]:
+    body = node_body(node, payload=payload)
+    if outdated(graph.store, node, structs.replace(node, payload=payload)):
+        body["embedding"] = None
+    return body
+
+
 def _migrated(graph: Verbs, node_id: str, apply: Callable[[Any], Json]) -> dict[str, Any] | None:
     """Return the node's new body, None if its payload stays as it is."""
     node = the_node(graph, node_id, "node")
@@ -264,7 +272,7 @@ def _migrated(graph: Verbs, node_id: str, apply: Callable[[Any], Json]) -> dict[
             node=node_id,
         )
     value = _stored_form(graph.store, payload)
-    return None if encode(value) == before else node_body(node, payload=value)
+    return None if encode(value) == before else _with_payload(graph, node, value)
 
 
 def hardening(edge: str) -> list[Draft]:

@@ -291,5 +291,5 @@ def test_a_node_of_which_nothing_is_told_costs_no_row(graph_of: Remember) -> Non
     graph = graph_of("a", "b")
     graph.remember("a", label="x").unwrap()
     (event,) = graph.history(limit=1)
-    assert set(event.payload) == {"id", "kind", "label", "payload", "tags", "status", "embedding"}
+    assert set(event.payload) == {"id", "kind", "label", "payload", "tags", "status"}
     assert graph.store._db.one("SELECT count(*) FROM provenance") == (0,)

@@ -23,7 +23,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "get": ("a",),
     "recall": (
         *("--text", "alpha", "--kind", "fact", "--tag", "red", "--status", "active"),
-        *("--limit", "3", "--id", "a", "--embedding", "[1, 0]", "--as-of", "9000000000000"),
+        *("--limit", "3", "--id", "a", "--embedding", "[1, 0]", "--embedder", "hashing"),
+        *("--as-of", "9000000000000"),
     ),
     "history": (
         *(
@@ -53,9 +54,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "describe": (),
     "remember": (
         *("new", "--kind", "task", "--label", "New one", "--payload", '{"x": 1}', "--tags", "p,q"),
-        *("--status", "active", "--embedding", "[0.5, 1]", "--expect-version", "0", "--cause", "first"),
+        *("--status", "active", "--embedding", "[0.5, 1]", "--embed", "--embedder", "hashing", "--expect-version", "0"),
+        *("--cause", "first"),
         *("--memory", '{"source": "a letter", "confidence": 0.5}'),
     ),
+    "reembed": ("--stale", "--batch", "2", "--limit", "3", "--embedder", "hashing", "--cause", "22nd"),
     "top": (
         *(
             "--limit",
@@ -133,6 +136,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "set-tunable": ("explore", '"greedy"', "--reason", "no experiments", "--cause", "twelfth"),
     "export": ("out.jsonl", "--overwrite"),
     "import": ("in.jsonl", "--merge", "--on-conflict", "ours", "--expect-head", ELSEWHERE),
+    "export-deltas": ("--since", "9/0", "--threshold", "0.1", "--flush", "--cause", "23rd"),
+    "import-deltas": ('{"ops": [], "cursor": "0/1", "carried": 0, "more": false}', "--cause", "24th"),
     "branch": ("apart.db",),
     "merge": ("branch.db", "--on-conflict", "theirs", "--cause", "thirteenth"),
     "enforce": (*("ab", "hard", "--expect-version", "1", "--reason", "it matters", "--cause", "c13"),),
