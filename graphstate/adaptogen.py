@@ -16,6 +16,7 @@ from graphstate.store.anchor import Sink
 from graphstate.store.db import Durability as DurabilityLevel
 from graphstate.store.placing import placed, remove_database
 from graphstate.verbs import arguments
+from graphstate.verbs.activation import Activating
 from graphstate.verbs.bundles import Bundles, Target
 from graphstate.verbs.composing import Composing
 from graphstate.verbs.durability import Durability
@@ -28,6 +29,7 @@ from graphstate.verbs.observe import Observation
 from graphstate.verbs.reshaping import Reshaping
 from graphstate.verbs.soundness import Soundness
 from graphstate.verbs.structure import Structure
+from graphstate.verbs.succession import Succession
 from graphstate.verbs.verb import Verbs
 from graphstate.verbs.zones import Zones
 
@@ -372,6 +374,23 @@ class Adaptogen(Verbs):
     step = Intuition.step
     reward = Intuition.reward
     get_stat = Intuition.get_stat
+
+    # activation
+    reinforce = Activating.reinforce
+    reinforce_all = Activating.reinforce_all
+    suppress = Activating.suppress
+    release = Activating.release
+    bump_attention = Activating.bump_attention
+    effective = Activating.effective
+    activation = Activating.activation
+    top_activated = Activating.top_activated
+    register_memory_class = Activating.register_memory_class
+
+    # succession
+    supersede = Succession.supersede
+    unsupersede = Succession.unsupersede
+    consolidate = Succession.consolidate
+    expand = Succession.expand
 
     # composing
     plan = Composing.plan

@@ -10,6 +10,8 @@ from msgspec import Struct, convert, field, to_builtins
 from graphstate._canonical import Json
 
 __all__ = (
+    "ActivationState",
+    "Attended",
     "Blocked",
     "Breakdown",
     "Changes",
@@ -37,7 +39,12 @@ __all__ = (
     "Orientation",
     "OnConflict",
     "Outcome",
+    "MemoryClass",
     "Planned",
+    "Provenance",
+    "Ranked",
+    "Reinforced",
+    "Superseded",
     "Proposal",
     "ProposalKind",
     "Recovery",
@@ -75,6 +82,26 @@ OnConflict: TypeAlias = Literal["fail", "ours", "theirs"]
 Trust: TypeAlias = Literal["developer", "person", "model", "tool", "import"]
 
 
+MemoryClass: TypeAlias = Literal["episodic", "semantic", "procedural", "entity"]
+
+
+class Provenance(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known of where a memory comes from and how far it holds."""
+
+    #: how it fades; None as its kind does
+    memory_class: MemoryClass | None = None
+    #: 0..1; None is not tracked, which ranks as 1
+    confidence: float | None = None
+    source: str | None = None
+    #: milliseconds since the epoch; when it was true, which may be before it was remembered
+    observed_at: int | None = None
+    #: nodes it was made of
+    derived_from: tuple[str, ...] = ()
+    #: the node whose place it took last
+    supersedes: str | None = None
+    contradicts: tuple[str, ...] = ()
+
+
 class Node(Struct, frozen=True, kw_only=True):
     """A memory cell."""
 
@@ -92,6 +119,80 @@ class Node(Struct, frozen=True, kw_only=True):
     created_at: int = 0
     updated_at: int = 0
     embedding: tuple[float, ...] | None = None
+    #: how far what it holds is trusted: as its writer, and no more than what it was derived from
+    trust: Trust = "developer"
+    #: None if nothing is known
+    memory: Provenance | None = None
+
+
+class ActivationState(Struct, frozen=True, kw_only=True):
+    """How present a memory is at one moment. Values are from 0 to 1."""
+
+    id: str
+    #: the moment, in milliseconds since the epoch
+    at: int
+    #: short-term worth, faded to the moment
+    score: float
+    #: long-term worth
+    importance: float
+    #: what is subtracted from the score
+    inhibition: float
+    #: what this process has noticed and not yet remembered
+    attention: float
+    #: score plus attention less inhibition; 0 if another node took its place
+    effective: float
+    reinforcement_count: int
+    last_reinforced_at: int | None
+    #: how often it was shown, helped and harmed, as callers said
+    shown: int = 0
+    useful: int = 0
+    harmful: int = 0
+    memory_class: MemoryClass | None = None
+    superseded: bool = False
+    #: score and inhibition by context, where there are any
+    contexts: Mapping[str, float] = field(default_factory=dict)
+    inhibitions: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def usefulness(self) -> float:
+        """The chance that it helps, by what callers said: one half if nobody said anything."""
+        return (1 + self.useful) / (2 + self.useful + self.harmful)
+
+
+class Ranked(Struct, frozen=True):
+    """A place in the order of what is present now."""
+
+    id: str
+    effective: float
+    #: before inhibition and attention
+    score: float
+    superseded: bool = False
+
+
+class Reinforced(Struct, frozen=True, kw_only=True):
+    """How many reinforcements were recorded together."""
+
+    count: int
+
+
+class Attended(Struct, frozen=True, kw_only=True):
+    """What became of a node's attention."""
+
+    id: str
+    #: what is left of it here
+    attention: float
+    #: it became a reinforcement
+    promoted: bool
+
+
+class Superseded(Struct, frozen=True, kw_only=True):
+    """A node that took another one's place."""
+
+    new: str
+    old: str
+    edge_id: str
+    #: the moment up to which the old one was valid
+    valid_to: int
 
 
 class Edge(Struct, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ LAZY_DOOR = "agentloop._lazy"
 SQL_MODULES = {
     f"graphstate.store.{name}"
     for name in (
+        "activation",
         "db",
         "dependencies",
         "log",
@@ -30,7 +31,9 @@ SQL_MODULES = {
         "schema",
         "snapshot",
         "store",
+        "successions",
         "survey",
+        "tables",
     )
 }
 
