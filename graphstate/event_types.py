@@ -186,6 +186,23 @@ EVENT_TYPES: Mapping[str, EventType] = {
         },
         "draws an edge consolidated_from to each new source and suppresses it; the node inherits from all",
     ),
+    "memory.feedback": EventType(
+        {
+            "retrieval_id": "id of the search",
+            "id": _NODE,
+            "useful": "true or false",
+            "lr": "how far weights move",
+            "rule": "centred or additive",
+            "scope": "whose weights",
+            "signals": "object: what the search showed, each 0 to 1",
+            "at": "when, in milliseconds",
+        },
+        "moves the weights of these signals, and counts on the node; a second one about both does nothing",
+    ),
+    "memory.weights_set": EventType(
+        {"scope": "whose weights", "weights": "object: weight by signal", "at": "when, in milliseconds"},
+        "sets these weights; the others stay",
+    ),
     "ConfigSet": EventType(
         {"key": "name of the tunable", "value": "its value", **_REASON}, "sets the tunable"
     ),

@@ -62,6 +62,8 @@ _SUMMARIES: Mapping[str, Callable[[_Shown], str]] = {
     "memory.suppressed": lambda b: f"{b['id']} suppressed by {b['amount']}",
     "memory.superseded": lambda b: f"{b['new']} takes the place of {b['old']}",
     "memory.consolidated": lambda b: f"{b['id']} stands for {b['sources']} nodes",
+    "memory.feedback": lambda b: f"{b['id']} in {b['retrieval_id']}: useful {b['useful']}",
+    "memory.weights_set": lambda b: f"weights of {b['scope']}: {b['weights']}",
     "CheckpointCreated": lambda b: f"checkpoint {b['name']} @ {b['seq']}",
     "SnapshotTaken": lambda b: f"snapshot {b['snapshotId']} @ {b['seq']}",
     "Compacted": lambda b: f"the log begins after {b['seq']}, {b['count']} events removed",

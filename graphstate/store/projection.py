@@ -21,10 +21,12 @@ from graphstate.store.activation import CURVE_TUNABLES, SUPERSEDED_BY, Activatio
 from graphstate.store.db import Database, SqlValue
 from graphstate.store.dependencies import Dependencies
 from graphstate.store.policies import Policies
+from graphstate.store.retrievals import Retrievals
 from graphstate.store.schema import GRAPH_NO, SHIFT
 from graphstate.store.snapshot import LOAD_ROW
 from graphstate.store.stored import as_stored, stored_json
 from graphstate.store.successions import Successions
+from graphstate.store.surroundings import Surroundings
 from graphstate.store.tables import FOLDED
 from graphstate.store.words import index_text
 from graphstate.tunables import DEFAULTS
@@ -221,6 +223,10 @@ class Projection:
         self.activations = Activations(db, self.tunables)
         #: which node took the place of which, and of which ones one was made
         self.successions = Successions(db, self.activations, self._put_edge)
+        #: what searches showed, and what was learned from it
+        self.retrievals = Retrievals(db, self.activations, self.tunables)
+        #: what a search needs to know of nodes
+        self.surroundings = Surroundings(db)
         #: edges by their ends, and whether one more dependency would close a circle
         self.dependencies = Dependencies(db)
         self._fold: Mapping[str, Callable[[Row, dict[str, Json]], None]] = {
@@ -239,6 +245,7 @@ class Projection:
             **self.policies.folds,
             **self.activations.folds,
             **self.successions.folds,
+            **self.retrievals.folds,
             "StateRestored": self._state_restored,
             "TransitionMerged": self._transition_merged,
             "Forked": self._forked,
@@ -261,6 +268,7 @@ class Projection:
         self._tunables: dict[str, Json] | None = None
         self.policies.forget()
         self.activations.forget()
+        self.retrievals.forget()
         self._rewards: list[list[Json]] | None = None
         # Not written yet: values of `state`, and the keys of changed statistics.
         self._unwritten: dict[str, str] = {}

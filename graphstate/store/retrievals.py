@@ -12,15 +12,17 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from graphstate._canonical import Json, encode_text
 from graphstate.activation.composite import DEFAULT_WEIGHTS, taught
+from graphstate.activation.record import Activation
 from graphstate.events import Row
+from graphstate.store.activation import Activations, event_time
 from graphstate.store.db import Database
 from graphstate.store.stored import as_stored, stored_json
 
-__all__ = ("GLOBAL", "KEPT", "Retrieval", "Retrievals", "Shown")
+__all__ = ("GLOBAL", "KEPT", "Retrieval", "Retrievals", "Showing", "Shown")
 
 #: The scope whose weights hold where a scope has none of its own.
 GLOBAL = "global"
@@ -81,8 +83,10 @@ class Showing(NamedTuple):
 class Retrievals:
     """The tables of one database about searches."""
 
-    def __init__(self, db: Database, tunables: Callable[[], Mapping[str, Json]]) -> None:
-        self._db, self._tunables = db, tunables
+    def __init__(
+        self, db: Database, activations: Activations, tunables: Callable[[], Mapping[str, Json]]
+    ) -> None:
+        self._db, self._activations, self._tunables = db, activations, tunables
         self.folds: Mapping[str, Callable[[Row, dict[str, Json]], None]] = {
             "memory.feedback": self._feedback,
             "memory.weights_set": self._weights_set,
@@ -106,6 +110,16 @@ class Retrievals:
             body["rule"], self.weights(scope), signals, useful=body["useful"], rate=body["lr"]
         )
         self._put_weights(scope, {name: weights[name] for name in signals if name in weights})
+        self._count(body["id"], useful=body["useful"], at=event_time(row, body))
+
+    def _count(self, node: str, *, useful: bool, at: int) -> None:
+        found = self._activations.find(node, contexts=False)
+        if found is not None:
+            record = found.record if found.recorded else Activation(anchor=at)
+            counted = structs.replace(
+                record, useful=record.useful + useful, harmful=record.harmful + (not useful)
+            )
+            self._activations.put(found, counted)
 
     def _weights_set(self, row: Row, body: dict[str, Json]) -> None:
         self._put_weights(body["scope"], body["weights"])

@@ -86,8 +86,13 @@ _LENS = Table(
 _SUCCESSION = Table("succession", "no INTEGER PRIMARY KEY, at INTEGER NOT NULL", about="edge")
 
 _OF_ACTIVATION = (_PROVENANCE, _ACTIVATION, _LENS, _SUCCESSION)
-# What recollection learns: weights by scope.
-_OF_RECOLLECTION: tuple[Table, ...] = ()
+# What recollection learns: weights by scope, and what was said about what a search showed.
+_OF_RECOLLECTION = (
+    Table(
+        "signal_weight", "scope TEXT NOT NULL, signal TEXT NOT NULL, weight REAL NOT NULL", key=2, about=""
+    ),
+    Table("verdict", "retrieval TEXT NOT NULL, node TEXT NOT NULL, useful INTEGER NOT NULL", key=2, about=""),
+)
 # What is made of texts and vectors.
 _OF_EMBEDDING: tuple[Table, ...] = ()
 
@@ -95,7 +100,13 @@ _OF_EMBEDDING: tuple[Table, ...] = ()
 FOLDED = (*_OF_ACTIVATION, *_OF_RECOLLECTION, *_OF_EMBEDDING)
 
 #: No part of the state: what was retrieved, what is still to be sent.
-BESIDE: tuple[Table, ...] = ()
+BESIDE = (
+    Table(
+        "retrieval",
+        "no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, at INTEGER NOT NULL, told TEXT NOT NULL",
+        about="",
+    ),
+)
 
 #: All of them.
 TABLES = (*FOLDED, *BESIDE)

@@ -10,6 +10,7 @@ from graphstate._canonical import encode_text
 from graphstate.errors import ErrorCode, StoreError, VerbFailed, shown
 from graphstate.events import GRAPH, Draft, Row
 from graphstate.model import (
+    Absorbed,
     ActivationState,
     Attended,
     Checkpoint,
@@ -34,6 +35,7 @@ from graphstate.model import (
     Split,
     Step,
     Superseded,
+    Taught,
     Zone,
     ZoneProposal,
     from_json,
@@ -80,6 +82,8 @@ _RESULTS: Mapping[str, type] = {
         Attended,
         Reinforced,
         Superseded,
+        Absorbed,
+        Taught,
     )
 }
 
