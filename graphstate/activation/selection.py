@@ -94,7 +94,7 @@ class _Packer:
         self._cost_of, self._diversity, self._similarity = cost_of, diversity, similarity
         self.chosen: list[Choice] = []
         self.skipped: list[Choice] = []
-        self.used = 0.0
+        self.used: float = 0
 
     @property
     def full(self) -> bool:
@@ -137,7 +137,7 @@ class _Packer:
             entry.id, entry.score, similarity, self.value(entry), cost, decision if fits else "too dear"
         )
         if fits:
-            self.used += cost or 0.0
+            self.used += cost or 0
         (self.chosen if fits else self.skipped).append(choice)
 
 

@@ -254,8 +254,8 @@ class Recollection(Verbs):
     @query
     def working_memory(
         self,
-        limit: int = 10,
         *,
+        limit: int | None = None,
         min_score: float = 0.0,
         context: str | None = None,
         context_fallback: bool = False,
@@ -276,7 +276,7 @@ class Recollection(Verbs):
         and at least 64.
 
         Args:
-            limit: 0 to 1,000.
+            limit: 0 to 1,000, default 10.
             min_score: Only what is more present than this.
             context: As present as in this context.
             context_fallback: What was never seen in it counts as present as it is everywhere.
