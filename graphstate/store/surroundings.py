@@ -111,6 +111,8 @@ class Fact(NamedTuple):
 
     def inhibited(self, now: int, curves: Curves) -> float:
         """Return how far it is suppressed now, everywhere and in the context."""
+        if self.inhibited_at is None and self.lens_inhibited_at is None:
+            return 0.0
         half_life = self.half_lives(curves).inhibition_ms
         everywhere, here = (
             0.0 if at is None else clamp((value or 0.0) * factor(now - at, half_life))

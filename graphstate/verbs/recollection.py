@@ -11,7 +11,7 @@ from graphstate._canonical import Json, encode
 from graphstate.activation.base_level import base_level, retention
 from graphstate.activation.decay import clamp, factor
 from graphstate.activation.embedding import aembed, node_text
-from graphstate.activation.selection import SMALL, Choice, Selection, select
+from graphstate.activation.selection import SMALL, Choice, Selection, pool_size, select
 from graphstate.activation.tokens import estimate_node
 from graphstate.errors import StoreError
 from graphstate.events import Draft, is_valid_id
@@ -298,16 +298,16 @@ class Recollection(Verbs):
         plain = budget is None and not share and not density
         depth = places + len(pins) if plain else max(SMALL + 1, 4 * places)
         present = _Present(self.store, context_of(context), context_fallback)
-        scores = present.scores(
-            Activating.top_activated(
-                self, min(arguments.MAX_RESULTS, depth), context=context, context_fallback=context_fallback,
-                min_score=min_score, include_superseded=include_superseded,
-            ),
-            pins,
+        ranked = Activating.top_activated(
+            self, limit=min(arguments.MAX_RESULTS, depth), context=context, context_fallback=context_fallback,
+            min_score=min_score, include_superseded=include_superseded,
         )  # fmt: skip
+        ranked = ranked[: pool_size(places, len(ranked)) + len(pins)]
+        scores = present.scores(ranked, pins)
         try:
             chosen = select(
                 scores, limit=places, budget=budget, diversity=share, pinned=pins, density=density,
+                ties={row.id: -float(place) for place, row in enumerate(ranked)},
                 cost_of=lambda name: (cost_of or _tokens)(present.node(name)),
                 similarity=present.likeness(scores, similarity_of) if share else _unlike,
             )  # fmt: skip

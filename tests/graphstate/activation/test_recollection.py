@@ -297,6 +297,17 @@ def test_a_window_says_nothing_twice(make: Make, clock: Clock) -> None:
     assert [item.id for item in other.items] == ["a", "b"]
 
 
+def test_gap_16_among_memories_that_are_wholly_present_the_more_needed_comes_first(
+    make: Make, clock: Clock
+) -> None:
+    graph = notes(make, clock, a="one", b="two")
+    graph.reinforce("a", 1).unwrap()
+    graph.reinforce("b", 5).unwrap()
+    for options in ({}, {"diversity": 0.2}, {"token_budget": 100}):
+        window = graph.working_memory(**options)
+        assert [(item.id, item.effective) for item in window.items] == [("b", 1), ("a", 1)]
+
+
 def test_superseded_memories_stay_out_of_windows(make: Make, clock: Clock) -> None:
     graph = notes(make, clock, a="one", b="two")
     graph.reinforce("a", 0.8).unwrap()
