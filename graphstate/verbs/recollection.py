@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import wraps
+from operator import mul
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from graphstate._canonical import Json, encode
@@ -30,7 +31,7 @@ from graphstate.model import (
     WindowItem,
 )
 from graphstate.results import Ok, Result
-from graphstate.similarity import cosine
+from graphstate.similarity import norm
 from graphstate.store import Store
 from graphstate.store.retrievals import GLOBAL, Retrieval, Shown
 from graphstate.store.surroundings import Direction, Fact
@@ -161,7 +162,7 @@ class Recollection(Verbs):
         )  # fmt: skip
         return search(self.store, ask, self.store.now())
 
-    async def apulse(self, query: str, **options: Any) -> Pulse:
+    async def apulse(self: Verbs, query: str, **options: Any) -> Pulse:
         """Do the same as `pulse` with an embedder that has to be awaited; the search itself is not.
 
         Raises:
@@ -170,7 +171,7 @@ class Recollection(Verbs):
         """
         if self.embedder is not None and query:
             (options["vector"],) = await aembed(self.embedder, [query])
-        return self.pulse(query, **options)
+        return Recollection.pulse(self, query, **options)
 
     apulse.__dict__["verb"] = "reads"
 
@@ -295,14 +296,15 @@ class Recollection(Verbs):
         places, pins = arguments.limit(limit, 10), arguments.identifiers(pinned, "pinned")
         budget = None if token_budget is None else arguments.number(token_budget, "token_budget", least=0)
         share = arguments.number(diversity, "diversity", least=0, most=1)
-        plain = budget is None and not share and not density
-        depth = places + len(pins) if plain else max(SMALL + 1, 4 * places)
-        present = _Present(self.store, context_of(context), context_fallback)
+        where, depth = context_of(context), places
+        if budget is not None or share or density:
+            most = self.store.projection.surroundings.present(SMALL + 1, where, fallback=context_fallback)
+            depth = pool_size(places, most)
+        present = _Present(self.store, where, context_fallback)
         ranked = Activating.top_activated(
-            self, limit=min(arguments.MAX_RESULTS, depth), context=context, context_fallback=context_fallback,
-            min_score=min_score, include_superseded=include_superseded,
+            self, limit=min(arguments.MAX_RESULTS, depth + len(pins)), context=context,
+            context_fallback=context_fallback, min_score=min_score, include_superseded=include_superseded,
         )  # fmt: skip
-        ranked = ranked[: pool_size(places, len(ranked)) + len(pins)]
         scores = present.scores(ranked, pins)
         try:
             chosen = select(
@@ -495,9 +497,13 @@ class _Present:
         if similarity_of is not None:
             return lambda one, other: similarity_of(self.node(one), self.node(other))
         vectors = self._store.projection.vectors.of_all(ids)
-        return lambda one, other: (
-            cosine(vectors[one], vectors[other]) if one in vectors and other in vectors else 0.0
-        )
+        lengths = {name: norm(vector) for name, vector in vectors.items()}
+
+        def alike(one: str, other: str) -> float:
+            both = lengths.get(one, 0.0) * lengths.get(other, 0.0)
+            return sum(map(mul, vectors[one], vectors[other])) / both if both else 0.0
+
+        return alike
 
     def window(self, chosen: Selection) -> Window:
         """Return what was chosen, with the reasons, and let it be known for feedback."""
