@@ -127,7 +127,8 @@ class Recollection(Verbs):
         the weighted mean of the signals that the query can have: semantic, lexical, graph,
         recency, usage; times confidence, less inhibition where it has a weight. Of a
         superseded memory only its successor is found, of a suppressed source its consolidation,
-        and nothing that is archived or deprecated. Nothing is reinforced by it.
+        and nothing that is archived or deprecated. Nothing is reinforced by it. `apulse` does the same
+        with an embedder that has to be awaited.
 
         Args:
             query: Text, which is searched for by words and, if the graph has an embedder, by
@@ -172,8 +173,6 @@ class Recollection(Verbs):
         if self.embedder is not None and query:
             (options["vector"],) = await aembed(self.embedder, [query])
         return Recollection.pulse(self, query, **options)
-
-    apulse.__dict__["verb"] = "reads"
 
     @verb
     def absorb(
@@ -370,8 +369,9 @@ class Recollection(Verbs):
             if encode(node.payload) == content:
                 return Recognition(known_as=node.id, by="content", similarity=1.0, resembles=())
         nearest = max(nodes, key=lambda node: meant.get(node.id, 0.0), default=None)
-        if nearest is not None and meant.get(nearest.id, 0.0) >= least:
-            return Recognition(known_as=nearest.id, by="meaning", similarity=meant[nearest.id], resembles=())
+        likeness = 0.0 if nearest is None else meant.get(nearest.id, 0.0)
+        if nearest is not None and likeness and likeness >= least:
+            return Recognition(known_as=nearest.id, by="meaning", similarity=likeness, resembles=())
         alike = [_likeness(node, meant.get(node.id, 0.0), own) for node in nodes]
         found = sorted(
             (like for like in alike if like is not None), key=lambda like: (-like.similarity, like.id)

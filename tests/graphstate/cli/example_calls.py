@@ -53,7 +53,17 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "describe": (),
     "remember": (
         *("new", "--kind", "task", "--label", "New one", "--payload", '{"x": 1}', "--tags", "p,q"),
-        *("--status", "active", "--embedding", "[0.5, 1]", "--embed", "--embedder", "hashing", "--expect-version", "0"),
+        *(
+            "--status",
+            "active",
+            "--embedding",
+            "[0.5, 1]",
+            "--embed",
+            "--embedder",
+            "hashing",
+            "--expect-version",
+            "0",
+        ),
         *("--cause", "first"),
     ),
     "reembed": ("--stale", "--batch", "2", "--limit", "3", "--embedder", "hashing", "--cause", "22nd"),
