@@ -26,8 +26,10 @@ from graphstate.verbs.evolution import Evolution
 from graphstate.verbs.fsm import Moving
 from graphstate.verbs.governance import Governance
 from graphstate.verbs.intuition import Intuition
+from graphstate.verbs.learning import Learning
 from graphstate.verbs.memory import Memory
 from graphstate.verbs.observe import Observation
+from graphstate.verbs.recollection import Recollection
 from graphstate.verbs.replication import Replication
 from graphstate.verbs.reshaping import Reshaping
 from graphstate.verbs.soundness import Soundness
@@ -412,6 +414,19 @@ class Adaptogen(Verbs):
     unsupersede = Succession.unsupersede
     consolidate = Succession.consolidate
     expand = Succession.expand
+
+    # recollection
+    pulse = Recollection.pulse
+    apulse = Recollection.apulse
+    absorb = Recollection.absorb
+    working_memory = Recollection.working_memory
+    recognise = Recollection.recognise
+    explain = Recollection.explain
+
+    # learning
+    feedback = Learning.feedback
+    weights = Learning.weights
+    set_weights = Learning.set_weights
 
     # composing
     plan = Composing.plan

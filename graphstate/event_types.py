@@ -191,6 +191,23 @@ EVENT_TYPES: Mapping[str, EventType] = {
     "memory.replication_began": EventType(
         {}, "from here on the ids of reinforcements and suppressions are kept, so that none counts twice"
     ),
+    "memory.feedback": EventType(
+        {
+            "retrieval_id": "id of the search",
+            "id": _NODE,
+            "useful": "true or false",
+            "lr": "how far weights move",
+            "rule": "centred or additive",
+            "scope": "whose weights",
+            "signals": "object: what the search showed, each 0 to 1",
+            "at": "when, in milliseconds",
+        },
+        "moves the weights of these signals, and counts on the node; a second one about both does nothing",
+    ),
+    "memory.weights_set": EventType(
+        {"scope": "whose weights", "weights": "object: weight by signal", "at": "when, in milliseconds"},
+        "sets these weights; the others stay",
+    ),
     "memory.embedder_set": EventType(
         {
             "provider": "name of the embedder",

@@ -19,8 +19,10 @@ from graphstate.verbs.evolution import Evolution
 from graphstate.verbs.fsm import Moving
 from graphstate.verbs.governance import Governance
 from graphstate.verbs.intuition import Intuition
+from graphstate.verbs.learning import Learning
 from graphstate.verbs.memory import Memory
 from graphstate.verbs.observe import Observation
+from graphstate.verbs.recollection import Recollection
 from graphstate.verbs.replication import Replication
 from graphstate.verbs.reshaping import Reshaping
 from graphstate.verbs.soundness import Soundness
@@ -50,6 +52,8 @@ VERBS: Mapping[type, tuple[str, ...]] = {
         "top_activated", "register_memory_class",
     ),
     Succession: ("supersede", "unsupersede", "consolidate", "expand"),
+    Recollection: ("pulse", "absorb", "working_memory", "recognise", "explain"),
+    Learning: ("feedback", "weights", "set_weights"),
     Composing: ("plan", "orient"),
     Evolution: ("optimize", "reweight", "self_iterate", "gc", "pin", "unpin"),
     Reshaping: ("split_state", "merge_states", "migrate"),

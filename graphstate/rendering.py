@@ -63,6 +63,8 @@ _SUMMARIES: Mapping[str, Callable[[_Shown], str]] = {
     "memory.superseded": lambda b: f"{b['new']} takes the place of {b['old']}",
     "memory.consolidated": lambda b: f"{b['id']} stands for {b['sources']} nodes",
     "memory.replication_began": lambda _: "replication began",
+    "memory.feedback": lambda b: f"{b['id']} in {b['retrieval_id']}: useful {b['useful']}",
+    "memory.weights_set": lambda b: f"weights of {b['scope']}: {b['weights']}",
     "memory.embedder_set": lambda b: f"vectors are of {b['provider']}/{b['dimensions']}",
     "memory.embedded": lambda b: f"vectors of {b['vectors']} nodes",
     "CheckpointCreated": lambda b: f"checkpoint {b['name']} @ {b['seq']}",

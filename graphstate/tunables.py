@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from graphstate._canonical import Json
+from graphstate.activation.composite import DEFAULT_WEIGHTS
 from graphstate.activation.decay import CLASS_HALF_LIVES, CLASSES, DAY_MS, HOUR_MS, KIND_CLASSES
+from graphstate.activation.spreading import MAX_DEPTH
 from graphstate.errors import shown
 
 __all__ = ("DEFAULTS", "TUNABLES", "Tunable", "refusal")
@@ -54,6 +56,12 @@ def _kind_classes(value: Json) -> bool:
         return False
     return all(
         0 < len(kind) <= 128 and kind.isprintable() and name in CLASSES for kind, name in value.items()
+    )
+
+
+def _signal_weights(value: Json) -> bool:
+    return isinstance(value, dict) and all(
+        name in DEFAULT_WEIGHTS and _number(0, 1e6)(weight) for name, weight in value.items()
     )
 
 
@@ -121,6 +129,29 @@ TUNABLES: Mapping[str, Tunable] = {
     "minReinforceDelta": Tunable(
         0.05, "a number from 0 to 1", "attention from which on it is a reinforcement", _number(0, 1)
     ),
+    "recencyHalfLifeMs": Tunable(
+        7 * DAY_MS, _HALF_LIFE, "milliseconds in which being new halves in a search", _half_life
+    ),
+    "spreadDepth": Tunable(
+        2,
+        f"an integer from 0 to {MAX_DEPTH}",
+        "edges that activation spreads over in a search",
+        lambda value: _whole(0)(value) and value <= MAX_DEPTH,
+    ),
+    "spreadDecay": Tunable(0.5, "a number from 0 to 1", "what one edge leaves of it", _number(0, 1)),
+    "signalWeights": Tunable(
+        dict(DEFAULT_WEIGHTS),
+        f"an object of {', '.join(DEFAULT_WEIGHTS)}, each a number from 0 to 1000000, or without",
+        "weights of signals in a search where none were set or learned; what is absent is as by default",
+        _signal_weights,
+    ),
+    "pulseThreshold": Tunable(
+        0, "a number from 0 to 1", "score above which a search shows a memory", _number(0, 1)
+    ),
+    "absorbThreshold": Tunable(
+        0.3, "a number from 0 to 1", "score from which on absorb reinforces a memory", _number(0, 1)
+    ),
+    "absorbGain": Tunable(0.05, "a number from 0 to 1", "share of the score by which it does", _number(0, 1)),
 }
 
 #: The value of each setting in a new graph.

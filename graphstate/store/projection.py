@@ -25,10 +25,12 @@ from graphstate.store.db import Database, SqlValue
 from graphstate.store.dependencies import Dependencies
 from graphstate.store.policies import Policies
 from graphstate.store.replicas import BEGAN, DELTAS, Replicas
+from graphstate.store.retrievals import Retrievals
 from graphstate.store.schema import GRAPH_NO, SHIFT
 from graphstate.store.snapshot import LOAD_ROW
 from graphstate.store.stored import as_stored, stored_json
 from graphstate.store.successions import Successions
+from graphstate.store.surroundings import Surroundings
 from graphstate.store.tables import CLEAR
 from graphstate.store.vectors import Space, Vectors
 from graphstate.store.words import index_text
@@ -97,24 +99,28 @@ _CURSORS = "SELECT actor, nodes FROM cursor"
 _TRAIL = """SELECT value ->> '$.edge', value ->> '$.to' FROM state WHERE key GLOB ?
 ORDER BY value ->> '$.move' DESC LIMIT ?"""
 
-_VALID = f"""AND (?7 IS NULL OR (coalesce((SELECT p.observed_at FROM provenance p WHERE p.no = n.no), n.created_at)
-<= ?7 AND NOT EXISTS (SELECT 1 FROM edge e JOIN node d ON d.id = e.dst LEFT JOIN succession s ON s.no = e.no
+_VALID = f"""AND (?5 IS NULL OR (coalesce((SELECT p.observed_at FROM provenance p WHERE p.no = n.no), n.created_at)
+<= ?5 AND NOT EXISTS (SELECT 1 FROM edge e JOIN node d ON d.id = e.dst LEFT JOIN succession s ON s.no = e.no
 LEFT JOIN provenance p ON p.no = d.no WHERE e.src = n.id AND e.kind = 'reference' AND e.label = '{SUPERSEDED_BY}'
-AND coalesce(p.observed_at, s.at, d.created_at) <= ?7)))"""
+AND coalesce(p.observed_at, s.at, d.created_at) <= ?5)))"""
 
 # Each begins at the most selective condition that is given.
-_BY_ID = f"""FROM node n WHERE id = ?1 AND (?2 IS NULL OR kind = ?2)
-AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4)) {_VALID}"""
-_BY_TAG = f"""FROM node n WHERE ?1 IS NULL AND no IN (SELECT node FROM node_tag WHERE tag = ?4)
-AND (?2 IS NULL OR kind = ?2) AND (?3 IS NULL OR status = ?3) {_VALID}"""
-_BY_KIND = f"""FROM node n WHERE kind = ?2 AND ?1 IS NULL AND ?4 IS NULL
-AND (?3 IS NULL OR status = ?3) {_VALID}"""
-_BY_STATUS = f"""FROM node n WHERE ?1 IS NULL AND ?2 IS NULL AND ?4 IS NULL
-AND (?3 IS NULL OR status = ?3) {_VALID}"""
+_MEETING: Mapping[str, str] = {
+    "id": f"""FROM node n WHERE id = ?1 AND (?2 IS NULL OR kind = ?2) AND (?3 IS NULL OR status = ?3)
+    AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4)) {_VALID}""",
+    "tag": f"""FROM node n WHERE ?1 IS NULL AND no IN (SELECT node FROM node_tag WHERE tag = ?4)
+    AND (?2 IS NULL OR kind = ?2) AND (?3 IS NULL OR status = ?3) {_VALID}""",
+    "kind": f"""FROM node n WHERE kind = ?2 AND ?1 IS NULL AND ?4 IS NULL
+    AND (?3 IS NULL OR status = ?3) {_VALID}""",
+    "status": f"""FROM node n WHERE ?1 IS NULL AND ?2 IS NULL AND ?4 IS NULL
+    AND (?3 IS NULL OR status = ?3) {_VALID}""",
+}
+_RECALL = {by: f"SELECT {_NODE} {meeting} ORDER BY id LIMIT ?6" for by, meeting in _MEETING.items()}
+_NUMBERS = {by: f"SELECT no {meeting}" for by, meeting in _MEETING.items()}
 _RECALL_TEXT = f"""SELECT {_NODE} FROM node_text t JOIN node n ON n.no = t.rowid
-WHERE t.text MATCH ?6 AND (?1 IS NULL OR n.id = ?1) AND (?2 IS NULL OR kind = ?2)
+WHERE t.text MATCH ?7 AND (?1 IS NULL OR n.id = ?1) AND (?2 IS NULL OR kind = ?2)
 AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4)) {_VALID}
-ORDER BY t.rank, id LIMIT ?5"""
+ORDER BY t.rank, id LIMIT ?6"""
 _NODES_BY_ID = f"SELECT {_NODE} FROM node n WHERE id IN (SELECT value FROM json_each(?))"
 
 _TEXT_ALL = "SELECT no, label, payload, tags FROM node"
@@ -147,10 +153,10 @@ _CLEAR = (
 
 def _narrowest(id: str | None, kind: str | None, tag: str | None) -> str:
     if id is not None:
-        return _BY_ID
+        return "id"
     if tag is not None:
-        return _BY_TAG
-    return _BY_STATUS if kind is None else _BY_KIND
+        return "tag"
+    return "status" if kind is None else "kind"
 
 
 class CursorState:
@@ -230,6 +236,10 @@ class Projection:
         self.activations = Activations(db, self.tunables)
         #: which node took the place of which, and of which ones one was made
         self.successions = Successions(db, self.activations, self._put_edge)
+        #: what searches showed, and what was learned from it
+        self.retrievals = Retrievals(db, self.activations, self.tunables)
+        #: what a search needs to know of nodes
+        self.surroundings = Surroundings(db)
         #: edges by their ends, and whether one more dependency would close a circle
         self.dependencies = Dependencies(db)
         #: which reinforcements are known here
@@ -258,6 +268,7 @@ class Projection:
             },
             **self.replicas.folds,
             **self.successions.folds,
+            **self.retrievals.folds,
             "StateRestored": self._state_restored,
             "TransitionMerged": self._transition_merged,
             "Forked": self._forked,
@@ -282,6 +293,7 @@ class Projection:
         self._tunables: dict[str, Json] | None = None
         self.policies.forget()
         self.activations.forget()
+        self.retrievals.forget()
         self._rewards: list[list[Json]] | None = None
         # Not written yet: values of `state`, and the keys of changed statistics.
         self._unwritten: dict[str, str] = {}
@@ -828,10 +840,10 @@ class Projection:
         as_of: int | None = None, match: str | None = None,
     ) -> Iterator[Node]:  # fmt: skip
         """Yield the nodes that meet every filter: by rank with ``match``, else by id."""
+        values: list[SqlValue] = [id, kind, status, tag, as_of, limit]
         if match is not None:
-            return map(_node, self._db.all(_RECALL_TEXT, [id, kind, status, tag, limit, match, as_of]))
-        sql = f"SELECT {_NODE} {_narrowest(id, kind, tag)} ORDER BY id LIMIT ?5"
-        return map(_node, self._db.all(sql, [id, kind, status, tag, limit, None, as_of]))
+            return map(_node, self._db.all(_RECALL_TEXT, [*values, match]))
+        return map(_node, self._db.all(_RECALL[_narrowest(id, kind, tag)], values))
 
     def numbers(
         self,
@@ -843,8 +855,8 @@ class Projection:
         as_of: int | None = None,
     ) -> list[int]:
         """Return the numbers of the nodes that meet every filter, as a vector search takes them."""
-        sql = f"SELECT n.no {_narrowest(id, kind, tag)}"
-        return [no for (no,) in self._db.all(sql, (id, kind, status, tag, None, None, as_of))]
+        sql = _NUMBERS[_narrowest(id, kind, tag)]
+        return [no for (no,) in self._db.all(sql, (id, kind, status, tag, as_of))]
 
     def nodes(self, ids: Iterable[str]) -> list[Node]:
         """Return the nodes with these ids, in their order; one that does not exist is left out."""

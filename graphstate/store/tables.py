@@ -63,8 +63,13 @@ _LENS = Table(
 _SUCCESSION = Table("succession", "no INTEGER PRIMARY KEY, at INTEGER NOT NULL", about="edge")
 
 _OF_ACTIVATION = (_PROVENANCE, _ACTIVATION, _LENS, _SUCCESSION)
-# What recollection learns: weights by scope.
-_OF_RECOLLECTION: tuple[Table, ...] = ()
+# What recollection learns: weights by scope, and what was said about what a search showed.
+_OF_RECOLLECTION = (
+    Table(
+        "signal_weight", "scope TEXT NOT NULL, signal TEXT NOT NULL, weight REAL NOT NULL", key=2, about=""
+    ),
+    Table("verdict", "retrieval TEXT NOT NULL, node TEXT NOT NULL, useful INTEGER NOT NULL", key=2, about=""),
+)
 #: Vectors of nodes as little-endian 32-bit floats, null for one that is to be made again, and the
 #: event that changed it last.
 _VECTOR = Table(
@@ -84,7 +89,13 @@ _OF_REPLICATION = (_DELTA,)
 FOLDED = (*_OF_ACTIVATION, *_OF_RECOLLECTION, *_OF_EMBEDDING, *_OF_REPLICATION)
 
 #: No part of the state: what was retrieved, what is still to be sent.
-BESIDE: tuple[Table, ...] = ()
+BESIDE = (
+    Table(
+        "retrieval",
+        "no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, at INTEGER NOT NULL, told TEXT NOT NULL",
+        about="",
+    ),
+)
 
 #: All of them.
 TABLES = (*FOLDED, *BESIDE)

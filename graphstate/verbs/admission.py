@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
+from graphstate.activation.composite import RULES
 from graphstate.bundle import parsed_head
 from graphstate.errors import ErrorCode, shown
 from graphstate.policy import TRUST
@@ -18,6 +19,7 @@ from graphstate.verbs import arguments
 from graphstate.verbs.activation import MAX_AMOUNT, OUTCOMES
 from graphstate.verbs.arguments import MAX_LABEL, MAX_NAME, refuse
 from graphstate.verbs.intuition import MAX_REWARD
+from graphstate.verbs.learning import MAX_RATE, checked_signals, checked_weights
 from graphstate.verbs.memory import STATUSES, known
 from graphstate.verbs.provenance import check_provenance
 from graphstate.verbs.restoring import about, check_row
@@ -276,6 +278,23 @@ def _embedded(store: Store, body: Body) -> None:
         check_vector(vector)
 
 
+def _feedback(store: Store, body: Body) -> None:
+    arguments.identifier(field(body, "retrieval_id"), "retrieval_id")
+    known(store, field(body, "id"))
+    _flag(field(body, "useful"), "useful")
+    arguments.number(field(body, "lr"), "lr", least=0, most=MAX_RATE)
+    arguments.choice(field(body, "rule"), "rule", RULES)
+    arguments.name(field(body, "scope"), "scope")
+    checked_signals(field(body, "signals"))
+    _happened(store, body)
+
+
+def _weights_set(store: Store, body: Body) -> None:
+    arguments.name(field(body, "scope"), "scope")
+    checked_weights(field(body, "weights"))
+    _happened(store, body)
+
+
 # ------------------------------------------------------------------------- settings and notes
 
 
@@ -353,6 +372,8 @@ EVENTS: Mapping[str, Event] = {
     "memory.suppressed": Event(_suppressed),
     "memory.superseded": Event(_superseded, _of("node", "old")),
     "memory.consolidated": Event(_consolidated, _of("node", "id")),
+    "memory.feedback": Event(_feedback),
+    "memory.weights_set": Event(_weights_set, _of("weights", "scope")),
     "ConfigSet": Event(_config_set, _of("tunable", "key")),
     "memory.replication_began": Event(_replication_began),
     "memory.embedder_set": Event(_embedder_set, lambda _: ("embedder", "*")),

@@ -19,6 +19,7 @@ from graphstate.store.vectors import Space
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
 from graphstate.verbs.intuition import MAX_REWARD
+from graphstate.verbs.learning import checked_weights
 from graphstate.verbs.memory import known
 from graphstate.verbs.provenance import check_provenance
 from graphstate.verbs.values import (
@@ -254,6 +255,19 @@ def _succession_row(store: Store, row: list[Json]) -> None:
     whole(at, "at", -MAX_INT)
 
 
+def _signal_weight_row(store: Store, row: list[Json]) -> None:
+    scope, signal, weight = row
+    arguments.name(scope, "scope")
+    checked_weights({signal: weight})
+
+
+def _verdict_row(store: Store, row: list[Json]) -> None:
+    retrieval, node, useful = row
+    arguments.identifier(retrieval, "retrieval")
+    known(store, node)
+    arguments.whole(useful, "useful", least=0, most=1)
+
+
 #: Every table that a base may hold, with the check of one of its rows.
 STATE: Mapping[str, Callable[[Store, list[Json]], None]] = {
     "node": _node_row,
@@ -270,6 +284,8 @@ STATE: Mapping[str, Callable[[Store, list[Json]], None]] = {
     "activation": _activation_row,
     "lens": _lens_row,
     "succession": _succession_row,
+    "signal_weight": _signal_weight_row,
+    "verdict": _verdict_row,
 }
 
 #: Tables of a base that are left out.

@@ -11,6 +11,7 @@ from graphstate.activation.embedding import Embedder
 from graphstate.errors import ErrorCode, StoreError, VerbFailed, shown
 from graphstate.events import GRAPH, Draft, Row
 from graphstate.model import (
+    Absorbed,
     ActivationState,
     Attended,
     Checkpoint,
@@ -38,6 +39,7 @@ from graphstate.model import (
     Split,
     Step,
     Superseded,
+    Taught,
     Zone,
     ZoneProposal,
     from_json,
@@ -84,6 +86,8 @@ _RESULTS: Mapping[str, type] = {
         Attended,
         Reinforced,
         Superseded,
+        Absorbed,
+        Taught,
         Reembedded,
         Deltas,
         DeltasImported,

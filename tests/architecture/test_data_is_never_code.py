@@ -28,10 +28,12 @@ SQL_MODULES = {
         "log",
         "policies",
         "projection",
+        "retrievals",
         "schema",
         "snapshot",
         "store",
         "successions",
+        "surroundings",
         "survey",
         "tables",
     )

@@ -66,6 +66,8 @@ def test_payloads_have_the_keys_of_the_table(make: Make) -> None:
     graph.remember("a", memory={"source": "somebody"}).unwrap()
     graph.reinforce("a", 0.5, reason="why", context="here", outcome="useful").unwrap()
     graph.suppress("a", 0.5, reason="why", context="here").unwrap()
+    graph.set_weights({"usage": 2}).unwrap()
+    graph.feedback(graph.pulse("words").retrieval_id, "a", True).unwrap()
     graph.supersede("b", "a", reason="why").unwrap()
     graph.consolidate("c", ["b"], reason="why").unwrap()
     graph.checkpoint("cp").unwrap()
