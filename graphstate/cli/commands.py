@@ -249,11 +249,6 @@ def _weights(graph: Any, **options: Any) -> Any:
     return graph.weights(**options)
 
 
-def _explain_memory(graph: Any, id: str) -> Shown:
-    explained = graph.explain(id)
-    return Shown(explained, exit_code=0 if explained is not None else 1)
-
-
 def _describe(_: None) -> Any:
     from graphstate.manifest import describe
 
@@ -578,10 +573,10 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
         ),
         Command(
             "explain-memory",
-            "what a memory is worth now and where that comes from; null and exit code 1 if there is none",
+            "what a memory is worth now, where that comes from, and which searches showed it",
             "reads",
             (_ID,),
-            run=_explain_memory,
+            verb="explain",
         ),
         Command(
             "feedback",
