@@ -18,7 +18,7 @@ from graphstate import Adaptogen, Node
 
 __all__ = ("GraphWorkingMemory",)
 
-#: What a new memory is reinforced by, as if it had been shown once.
+#: What a new memory of unknown salience is reinforced by, as if it had been shown once.
 _NEW: Final = 0.1
 #: Memories that are looked at for each one that is asked for: some have another kind or tag.
 _DEPTH: Final = 4
@@ -76,8 +76,9 @@ class GraphWorkingMemory(GraphMemory):
         with self._memory.unit():
             kept = super()._remember(record)
             writer = self._memory.as_actor(self._actor, trust=kept.trust)
+            amount = _NEW if kept.salience is None else kept.salience
             value_of(
-                writer.reinforce(str(kept.retrieval_id), _NEW, reason="remembered", context=self._where())
+                writer.reinforce(str(kept.retrieval_id), amount, reason="remembered", context=self._where())
             )
         return kept
 

@@ -6,6 +6,7 @@ the memory learns from the verdict on the run.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Final, Literal, Protocol, runtime_checkable
 
@@ -22,6 +23,7 @@ __all__ = ("RememberingProject", "prompt_with_memory", "remember_tool")
 
 #: Memories a prompt shows.
 _SHOWN: Final = 8
+_DIGEST: Final = 24
 
 
 @runtime_checkable
@@ -59,14 +61,16 @@ def remember_tool(store: MemoryStore) -> Tool:
     """Return the tool by which the agent keeps what later runs should know."""
 
     @tool
-    async def remember(text: str, key: str, kind: Literal["fact", "episode"] = "fact") -> str:
+    async def remember(text: str, kind: Literal["fact", "episode"] = "fact") -> str:
         """Keep something that later runs should know.
 
         Args:
             text: What to remember, in one or two sentences.
             kind: What is so, or what happened.
         """
-        kept = await store.remember(MemoryRecord(id=key, text=text, kind=kind))
+        # What is said again is the same memory, and more present for it.
+        digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST]
+        kept = await store.remember(MemoryRecord(id=f"said:{digest}", text=text, kind=kind))
         return f"remembered as {kept.id}"
 
     return remember
