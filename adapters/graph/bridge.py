@@ -1,8 +1,8 @@
 """Write-through: what a loop finds out becomes memory, and how it ends becomes experience.
 
 A fact is a node, a finished run is a node, the work it did is a move of the task's own cursor,
-and the move is rewarded by how the run ended. Every write carries a cause, so that writing it
-again changes nothing; everything about one end is one transaction.
+and the move is rewarded by how the run ended. So are the memories the agent was shown. Every write
+carries a cause, so that writing it again changes nothing; everything about one end is one transaction.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from adapters.graph.calls import Graph, GraphCalls, value_of
+from adapters.graph.learning import REINFORCEMENT, Reinforcement, teach, visit
 from adapters.graph.names import actor_of, run_node_id, start_id, symbolic_id, write_cause
 from agentloop._canonical import Json
 from agentloop.messages import NodeStatus, RunOutcome
@@ -60,6 +61,7 @@ class GraphBridge:
         rewards: As `DEFAULT_REWARDS`.
         strict: Let a write that fails end the run.
         actor: Whose cursor moves, if not the task's own.
+        memory: How far runs reinforce memories; None for not at all.
 
     Raises:
         ValueError: A reward has an unknown name or is no number from -1 to 1.
@@ -75,11 +77,13 @@ class GraphBridge:
         rewards: Mapping[str, float] = DEFAULT_REWARDS,
         strict: bool = False,
         actor: str | None = None,
+        memory: Reinforcement | None = REINFORCEMENT,
     ) -> None:
         _check_rewards(rewards)
         self.strict, self.actor = strict, actor or actor_of(task)
         self._graph, self._task, self._loop_id, self._node_id = graph, task, loop_id, node_id
         self._rewards = dict(rewards)
+        self._memory = memory if hasattr(graph, "reinforce") else None
         self._call = GraphCalls(graph)
 
     # -------------------------------------------------------------------------------- facts
@@ -139,7 +143,8 @@ class GraphBridge:
 
         Returns:
             ``run`` and, if there was a move to make, ``node``, ``edge``, ``applied``,
-            ``reward``; ``problem`` says why a move was not made.
+            ``reward``; ``problem`` says why a move was not made, ``taught`` which memories got
+            their share.
 
         Raises:
             VerbFailed, StoreError: The graph did not take it; nothing of it was kept.
@@ -173,6 +178,8 @@ class GraphBridge:
         with self._unit(sync=seal is not None):
             if target is not None:
                 done |= self._move(outcome, target)
+            if taught := self._teach(outcome, done):
+                done = {**done, "taught": taught}
             done = {"run": self._remember_run(outcome, done), **done}
             if seal is not None:
                 seal(done)
@@ -199,12 +206,26 @@ class GraphBridge:
         if not taken.applied:
             reasons = "; ".join(taken.trace.reasons) or "by policy"
             return {**done, "problem": f"the move to {target!r} was denied: {reasons}"}
+        if self._memory is not None:
+            visit(self._graph, target, self._memory, run=outcome.run_id, actor=self.actor)
         value = reward_for(outcome, rewards=self._rewards)
         if value is not None:
             cause = write_cause(outcome.run_id, "reward")
             value_of(self._graph.reward(value, edge_id=taken.edge_id, actor=self.actor, cause=cause))
             done["reward"] = value
         return done
+
+    def _teach(self, outcome: RunOutcome, done: Mapping[str, Json]) -> list[Json]:
+        value = reward_for(outcome, rewards=self._rewards)
+        if self._memory is None or value is None or not outcome.retrieval_ids:
+            return []
+        node = done.get("node")
+        return [
+            *teach(
+                self._graph, outcome.retrieval_ids, value, self._memory,
+                node=node if isinstance(node, str) else None, run=outcome.run_id, actor=self.actor,
+            )
+        ]  # fmt: skip
 
     def _enter(self, run: str) -> None:
         """Put a cursor that stands nowhere on the task's start, if there is one."""

@@ -116,7 +116,8 @@ class GraphMemory:
     async def all(self) -> list[MemoryRecord]:
         """Return every record, by id: of each kind the first thousand."""
         everything = MemoryQuery(limit=len(NODE_KINDS) * _MOST)
-        return sorted(await self.recall(everything), key=lambda record: record.id)
+        found = await self._call(lambda: GraphMemory._recall(self, everything))
+        return sorted(found, key=lambda record: record.id)
 
     # -------------------------------------------------------------------------------- nodes
 

@@ -10,6 +10,7 @@ from typing import Any
 from adapters.graph.bridge import GraphBridge
 from adapters.graph.ledgers import GraphLedgerStore
 from adapters.graph.nodes import GraphNodes, ListedNodes, begin_task, declare_nodes
+from adapters.graph.recollection import GraphWorkingMemory
 from agentloop.errors import TaskError
 from graphstate import Adaptogen, GraphStateError
 
@@ -30,6 +31,10 @@ class GraphProject:
                 declare_nodes(self.graph, task, [{"id": node}])
                 begin_task(self.graph, task)
         return GraphBridge(self.graph, task=task, node_id=node)
+
+    def memory(self, *, task: str) -> GraphWorkingMemory:
+        """Return what is remembered in the graph, and how present it is for this task."""
+        return GraphWorkingMemory(self.graph, task=task)
 
     def order(
         self, *, task: str, nodes: Sequence[Mapping[str, Any]], by: str, resumed: bool = False

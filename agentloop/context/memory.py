@@ -106,9 +106,10 @@ class MemoryStore(Protocol):
         """
 
     async def recall(self, query: MemoryQuery, /) -> Sequence[MemoryRecord]:
-        """Return what matches, best first: by words, then salience, then newest, then id.
+        """Return what matches, best first. Words that nothing has find nothing.
 
-        Without words the order is that of salience, newest, id. Words that nothing has find nothing.
+        By words, then salience, then newest, then id; without words by the latter three. A store
+        that learns may have an order of its own, and show besides what it finds relevant.
         """
 
     async def all(self) -> Sequence[MemoryRecord]:

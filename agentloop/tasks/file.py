@@ -68,6 +68,8 @@ class Task:
     state: Path
     #: The node of the graph this task stands for.
     node: str
+    #: Show the agent what earlier runs left in the graph, and let it add to that.
+    memory: bool = False
     nodes: tuple[TaskNode, ...] = ()
     order: Literal["listed", "graph"] = "graph"
     #: Settings that replaced those of the file.
@@ -208,6 +210,7 @@ def _task(data: Mapping[str, Any], folder: Path) -> Task:
         limits=limits,
         state=folder / graph.get("file", ".agentloop/state.db"),
         node=graph.get("node", f"task:{name}"),
+        memory=graph.get("memory", False),
         nodes=nodes,
         order=data.get("order", "graph"),
     )

@@ -234,6 +234,8 @@ def _put_together(
     options = _loop_options(task, context)
     memory = open_memory(task.state)
     try:
+        if task.memory:
+            options |= _with_memory(task, memory, options["tool_adapters"])
         order = None
         if task.nodes:
             nodes = [dataclasses.asdict(node) for node in task.nodes]
@@ -325,6 +327,19 @@ def _loop_options(task: Task, context: AdapterContext) -> dict[str, Any]:
         "extra_frames": True,
         "redactor": context.redactor,
         **task.limits,
+    }
+
+
+def _with_memory(task: Task, project: ProjectMemory, tools: Mapping[str, Tool]) -> dict[str, Any]:
+    from agentloop.tasks.recollection import RememberingProject, prompt_with_memory, remember_tool
+
+    if not isinstance(project, RememberingProject):
+        raise TaskError("graph.memory = true, but this file keeps no memories")
+    store = project.memory(task=task.name)
+    remember = remember_tool(store)
+    return {
+        "build_agent_prompt": prompt_with_memory(task, store),
+        "tool_adapters": {**tools, remember.name: remember},
     }
 
 

@@ -148,7 +148,7 @@ WRONG = {
     ),
     "an unknown key like no other": (
         appended("[graph]\nzzz = 3"),
-        "unknown key 'graph.zzz': known are file, node",
+        "unknown key 'graph.zzz': known are file, memory, node",
     ),
     "an unknown key of a node": (
         appended('[[nodes]]\nid = "a"\nafer = []'),

@@ -13,8 +13,10 @@ import pytest
 
 from agentloop.errors import TaskError
 from agentloop.frames import Frame
-from agentloop.messages import LoopResult
+from agentloop.ledger import RunLedger
+from agentloop.messages import LoopResult, NodeStatus
 from agentloop.tasks import TaskRun, begin_task, load_task, open_memory
+from graphstate import Adaptogen
 from tests.agentloop.cli.command import SHELL, WORKS, call, say, write_task
 
 pytestmark = pytest.mark.anyio
@@ -292,3 +294,41 @@ async def test_the_memory_can_be_read_while_a_run_writes_it(tmp_path: Path) -> N
 
     assert seen == sorted(seen)
     assert seen[-1] > 0
+
+
+# ------------------------------------------------------------------------------- memory
+
+MEMORY = "[graph]\nmemory = true\n"
+
+
+def asked(task: Path, run: TaskRun) -> str:
+    """Return the first thing the agent was asked in a run, as it is on record."""
+    memory = open_memory(load_task(task).state, read_only=True)
+    try:
+        entries = RunLedger(memory.ledger, run.run_id).entries()
+        return str(next(entry.data for entry in entries if entry.kind == "fact.prompt"))
+    finally:
+        memory.close()
+
+
+async def test_what_an_agent_remembers_is_shown_to_the_next_run(tmp_path: Path) -> None:
+    task = write_task(tmp_path, (call("remember", text="do it with the copper kettle"), *WORKS), more=MEMORY)
+    first, result, frames = await play(task)
+    assert result.status is NodeStatus.SUCCESS
+    assert [answer["ok"] for answer in results(frames)] == [True, True]
+    second, again, _ = await play(task)
+    assert again.status is NodeStatus.SUCCESS
+    assert "copper kettle" not in asked(task, first)
+    assert "(fact, by model) do it with the copper kettle" in asked(task, second)
+    with Adaptogen.open(load_task(task).state, seed=False, read_only=True) as graph:
+        (kettle,) = graph.recall(text="kettle", kind="semantic")
+        state = graph.activation(kettle.id)
+        assert state is not None
+        assert state.useful == 1
+
+
+async def test_without_memory_there_is_no_tool_for_it(tmp_path: Path) -> None:
+    task = write_task(tmp_path, (call("remember", text="x"), *WORKS))
+    _, result, frames = await play(task)
+    assert result.status is NodeStatus.SUCCESS
+    assert [answer["ok"] for answer in results(frames)] == [False, True]
