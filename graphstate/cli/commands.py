@@ -39,6 +39,8 @@ class Place(NamedTuple):
     path: str
     actor: str
     trust: str
+    key: bytes | None = None
+    debug: bool = False
 
 
 class Shown(NamedTuple):
@@ -66,6 +68,9 @@ class Command(NamedTuple):
     run: Callable[..., Any] | None = None
     #: `run` writes while it runs, and is told of ``--json`` as ``as_json``
     live: bool = False
+    #: who acts, and how far that is trusted, unless flags say otherwise
+    actor: str = "developer"
+    trust: str = "person"
 
     @property
     def usage(self) -> str:
@@ -217,6 +222,26 @@ def _merge(graph: Any, file: str, **options: Any) -> Any:
 
     with Adaptogen.open(file, seed=False, read_only=True) as branch:
         return graph.merge(branch, **options)
+
+
+def _mcp(place: Place, *, http: bool = False, port: int | None = None, read_only: bool = False) -> Shown:
+    from graphstate.adaptogen import Adaptogen
+    from graphstate.cli.servers import find_server
+
+    serve = find_server("mcp")
+    if port is not None and not http:
+        raise Usage("--port goes with --http")
+    if not http and (sys.stdin is None or sys.stdout is None):
+        raise Usage("standard input or output is closed, there is nobody to serve; see --http")
+    with Adaptogen.open(
+        place.path, seed=False, actor=place.actor, trust=place.trust, durability="power", read_only=read_only,
+        key=place.key,
+    ) as graph:  # fmt: skip
+        try:
+            code = serve(graph, read_only=read_only, http=http, port=port, debug=place.debug)
+        except ImportError as error:
+            raise Usage(str(error)) from None
+    return Shown(None, exit_code=code, printed=True)
 
 
 def _describe(_: None) -> Any:
@@ -647,6 +672,23 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             run=_merge,
         ),
     ),
+    "serve": (
+        Command(
+            "mcp",
+            "let agents work with the graph by the Model Context Protocol, over standard input and output; "
+            "what they write is a model's unless --trust says otherwise",
+            "itself",
+            (),
+            (
+                Flag("http", "streamable HTTP on this machine instead", SWITCH),
+                Flag("port", "where it listens, 8765 if absent; 0 takes a free one", COUNT),
+                Flag("read-only", "offer only what changes nothing", SWITCH),
+            ),
+            run=_mcp,
+            actor="mcp",
+            trust="model",
+        ),
+    ),
 }
 
 COMMANDS: Mapping[str, Command] = {row.name: row for rows in GROUPS.values() for row in rows}
@@ -654,8 +696,8 @@ COMMANDS: Mapping[str, Command] = {row.name: row for rows in GROUPS.values() for
 #: Flags that every command takes. They are the program's, no verb sees them.
 EVERYWHERE = (
     Flag("db", "the file; else .agentloop/state.db here or above, else ./adaptogen.db", TEXT),
-    Flag("actor", "who acts, and whose cursor moves", TEXT),
-    Flag("trust", "developer, person, model, tool or import; person if absent", TEXT),
+    Flag("actor", "who acts, and whose cursor moves; developer if absent, of mcp mcp", TEXT),
+    Flag("trust", "developer, person, model, tool or import; person if absent, of mcp model", TEXT),
     Flag("key-file", "file whose bytes are the key of a keyed graph", TEXT),
     Flag("json", "one line of JSON", SWITCH),
     Flag("debug", "show where an unexpected error came from", SWITCH),
