@@ -58,6 +58,11 @@ class Desk:
         self._slot = anyio.CapacityLimiter(1)
         self._seed = secrets.token_hex(16)
 
+    @property
+    def busy(self) -> bool:
+        """A call is at work on the graph."""
+        return self._slot.borrowed_tokens > 0
+
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Answer:
         """Return what a tool answers; every failure is an answer too.
 

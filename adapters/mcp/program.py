@@ -84,7 +84,9 @@ def _over_http(server: Any, port: int) -> int:
         listening = listen(port)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise VerbFailed(ErrorCode.INVALID_INPUT, f"port {port}: {reason}", {"hint": "name another --port"}) from None
+        raise VerbFailed(
+            ErrorCode.INVALID_INPUT, f"port {port}: {reason}", {"hint": "name another --port"}
+        ) from None
     with listening:
         sys.stderr.write(f"adaptogen: serving at http://{HOST}:{listening.getsockname()[1]}{PATH}\n")
         sys.stderr.flush()

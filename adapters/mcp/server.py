@@ -88,7 +88,9 @@ class _Handlers:
             ]
         )
 
-    async def read_resource(self, ctx: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+    async def read_resource(
+        self, ctx: Any, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
         address = str(params.uri)
         try:
             resource, value = await self._desk.apart(lambda: read_resource(self._desk.graph, address))

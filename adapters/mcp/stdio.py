@@ -18,7 +18,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from agentloop._canonical import NotJson, decode
+from agentloop._canonical import Json, NotJson, decode
 
 __all__ = ("MAX_MESSAGE", "refusal", "serve_stdio")
 
@@ -26,8 +26,9 @@ __all__ = ("MAX_MESSAGE", "refusal", "serve_stdio")
 MAX_MESSAGE: Final = 4 * 1024 * 1024
 #: What a pipe that can be written to takes without blocking.
 _PIECE: Final = 4_096
-#: How long the answers to a client that has left may take.
+#: How long it may take until a client that has closed its end has been answered, and has read that.
 _LEAVING_S: Final = 10
+_LAST_WORDS_S: Final = 2
 
 
 class _TooLong(Exception):
@@ -53,6 +54,9 @@ async def serve_stdio(server: Server[Any], *, reads: int = 0, writes: int = 1) -
         tasks.start_soon(line.read, ask, answer.clone())
         tasks.start_soon(line.write, answers)
         await server.run(asked, answer, server.create_initialization_options())
+        with anyio.move_on_after(_LAST_WORDS_S):
+            await line.silent.wait()
+        tasks.cancel_scope.cancel()  # whoever does not read is not waited for
 
 
 class _Line:
@@ -62,6 +66,8 @@ class _Line:
         self._reads, self._writes = reads, writes
         self._open: set[types.RequestId] = set()
         self._idle = anyio.Event()
+        #: Nothing more is written.
+        self.silent = anyio.Event()
 
     async def read(
         self,
@@ -76,7 +82,7 @@ class _Line:
                     self._forget_cancelled(message)
                 await ask.send(SessionMessage(message))
             with anyio.move_on_after(_LEAVING_S):
-                while self._open:
+                while self._open and not self.silent.is_set():
                     self._idle = anyio.Event()
                     await self._idle.wait()
 
@@ -104,20 +110,35 @@ class _Line:
             except NotJson as error:
                 await answer.send(SessionMessage(refusal(types.PARSE_ERROR, f"not JSON: {error}")))
                 continue
-            try:
-                yield types.jsonrpc_message_adapter.validate_python(value, by_name=False)
-            except ValidationError:
+            message = _message(value)
+            if message is None:
                 wrong = refusal(types.INVALID_REQUEST, "not a message of JSON-RPC 2.0")
                 await answer.send(SessionMessage(wrong))
+            else:
+                yield message
 
     async def write(self, answers: MemoryObjectReceiveStream[SessionMessage]) -> None:
-        async with answers:
+        try:
             async for each in answers:
                 text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
                 if not await _written(self._writes, f"{text}\n".encode()):
-                    return
+                    break
                 if isinstance(each.message, (types.JSONRPCResponse, types.JSONRPCError)):
                     self._settled(each.message.id)
+        finally:
+            answers.close()
+            self.silent.set()
+            self._idle.set()
+
+
+def _message(value: Json) -> types.JSONRPCMessage | None:
+    """Return the message that a value is, None if it is none."""
+    try:
+        message = types.jsonrpc_message_adapter.validate_python(value, by_name=False)
+    except ValidationError:
+        return None
+    # The library takes a request whose id is no id for a notification, which nobody answers.
+    return None if isinstance(message, types.JSONRPCNotification) and "id" in value else message
 
 
 async def _lines(descriptor: int) -> AsyncIterator[bytes]:
