@@ -24,15 +24,20 @@ SERVER_DOOR = "graphstate.cli.servers"
 SQL_MODULES = {
     f"graphstate.store.{name}"
     for name in (
+        "activation",
         "db",
         "dependencies",
         "log",
         "policies",
         "projection",
+        "retrievals",
         "schema",
         "snapshot",
         "store",
+        "successions",
+        "surroundings",
         "survey",
+        "tables",
     )
 }
 
