@@ -37,6 +37,9 @@ MAX_SEEDS = 1_000
 #: Different words of a query that are searched for.
 MAX_WORDS = 64
 
+# Vectors of 32-bit floats do not tell cosines apart that are nearer to each other than this.
+_NOISE = 1e-6
+
 _DIRECTIONS = ("out", "in", "both")
 
 
@@ -140,7 +143,7 @@ def by_meaning(store: Store, vector: Sequence[float] | None, limit: int, above: 
     if vector is None:
         return {}
     try:
-        hits = store.projection.vectors.search(vector, limit, above=max(0.0, above))
+        hits = store.projection.vectors.search(vector, limit, above=above + _NOISE if above > 0 else 0.0)
     except ValueError as error:
         refuse(str(error))
     return {hit.id: min(1.0, hit.similarity) for hit in hits}
@@ -150,7 +153,8 @@ def by_words(store: Store, text: str | None, limit: int) -> dict[str, float]:
     """Return the nodes that share words with a text, each with a signal from 0 to 1.
 
     In the order of BM25; the best one's signal is its share of the words, and the others have
-    theirs in proportion. Without the index every node is read, and each has its share.
+    theirs in proportion. Words that very many nodes have tell nothing apart, and are searched for
+    only if there are no others. Without the index every node is read, and each has its share.
     """
     wanted = list(dict.fromkeys(words(text or "")))[:MAX_WORDS]
     if not wanted:
@@ -158,7 +162,7 @@ def by_words(store: Store, text: str | None, limit: int) -> dict[str, float]:
     if not store.text_is_current():
         return _by_reading(store, set(wanted), limit)
     surroundings = store.projection.surroundings
-    ranked = surroundings.matching(" OR ".join(f'"{indexed(word)}"' for word in wanted), limit)
+    ranked = surroundings.matching([indexed(word) for word in wanted], limit)
     if not ranked:
         return {}
     best, top = ranked[0]

@@ -153,8 +153,8 @@ class Recollection(Verbs):
         Raises:
             VerbFailed: InvalidInput; EmbedderFailed or EmbeddingMismatch.
         """
-        ask = self._asked(
-            query, vector, limit=limit, scope=scope, context=context, seeds=seeds,
+        ask = _asked(
+            self, query, vector, limit=limit, scope=scope, context=context, seeds=seeds,
             semantic_threshold=semantic_threshold, threshold=threshold, depth=depth, decay=decay,
             fan_beta=fan_beta, edge_types=edge_types, direction=direction,
             include_superseded=include_superseded, as_of=as_of, gamma=gamma, normalise=normalise,
@@ -173,11 +173,6 @@ class Recollection(Verbs):
         return self.pulse(query, **options)
 
     apulse.__dict__["verb"] = "reads"
-
-    def _asked(self, query: str | Sequence[float], vector: Sequence[float] | None, **options: Any) -> Ask:
-        if isinstance(query, str) and vector is None and self.embedder is not None and query:
-            vector = query_vector(self, query, None)
-        return asked(self.store, query, vector, **options)
 
     @verb
     def absorb(
@@ -230,8 +225,8 @@ class Recollection(Verbs):
             arguments.number(value, name, least=0)
             for value, name in ((min_match, "min_match"), (min_graph, "min_graph"), (most, "most"))
         ]
-        ask = self._asked(
-            query, vector, limit=arguments.MAX_RESULTS, scope=scope, context=context, seeds=seeds,
+        ask = _asked(
+            self, query, vector, limit=arguments.MAX_RESULTS, scope=scope, context=context, seeds=seeds,
             semantic_threshold=semantic_threshold, depth=depth, decay=decay, fan_beta=fan_beta,
             edge_types=edge_types, direction=direction, gamma=gamma, normalise=normalise,
         )  # fmt: skip
@@ -242,7 +237,7 @@ class Recollection(Verbs):
         chosen = [hit for hit in found.hits if hit.score >= least and _matches(hit, *bounds[:2])]
         amounts = {hit.id: clamp(share * hit.score) for hit in chosen[: arguments.limit(limit, ABSORBED)]}
         if habituate:
-            amounts = self._habituated(amounts, share, now)
+            amounts = _habituated(self.store, amounts, share, now)
         together = math.fsum(amounts.values())
         if together > bounds[2]:
             amounts = {node: amount * bounds[2] / together for node, amount in amounts.items()}
@@ -254,14 +249,6 @@ class Recollection(Verbs):
         ]
         self.record(*drafts, actor=actor, cause=cause)
         return Ok(Absorbed(pulse=found, amounts=amounts))
-
-    def _habituated(self, amounts: Mapping[str, float], gain: float, now: int) -> dict[str, float]:
-        # A score is what a memory gained and still has, so it tells how often that was lately.
-        facts = self.store.projection.surroundings.facts(amounts, context=None, as_of=None)
-        curves = self.store.projection.activations.curves
-        return {
-            node: amount / (1 + facts[node].presence(now, curves) / gain) for node, amount in amounts.items()
-        }
 
     @_searches
     @query
@@ -425,6 +412,19 @@ class Recollection(Verbs):
 
 
 # ------------------------------------------------------------------------------ the parts of it
+
+
+def _asked(graph: Verbs, query: str | Sequence[float], vector: Sequence[float] | None, **options: Any) -> Ask:
+    if isinstance(query, str) and vector is None and graph.embedder is not None and query:
+        vector = query_vector(graph, query, None)
+    return asked(graph.store, query, vector, **options)
+
+
+def _habituated(store: Store, amounts: Mapping[str, float], gain: float, now: int) -> dict[str, float]:
+    # A score is what a memory gained and still has, so it tells how often that was lately.
+    facts = store.projection.surroundings.facts(amounts, context=None, as_of=None)
+    curves = store.projection.activations.curves
+    return {node: amount / (1 + facts[node].presence(now, curves) / gain) for node, amount in amounts.items()}
 
 
 def _matches(hit: PulseHit, least: float, least_graph: float) -> bool:
