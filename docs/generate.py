@@ -21,7 +21,7 @@ import msgspec  # noqa: E402 - the modules below are found through the path abov
 
 from adapters.command.agent import _Options as CommandOptions  # noqa: E402
 from adapters.mcp.resources import RESOURCES  # noqa: E402
-from adapters.mcp.tools import Tool, graph_tools  # noqa: E402
+from adapters.mcp.tools import Tool, graph_tools, memory_tools  # noqa: E402
 from adapters.openai.chat import _Options as OpenAIOptions  # noqa: E402
 from adapters.tools.shell import _Options as ShellOptions  # noqa: E402
 from agentloop._canonical import encode_text  # noqa: E402
@@ -700,9 +700,11 @@ are not in the table are refused, and `null` is the same as leaving one away.
 def mcp() -> str:
     """The page about the tools of a server."""
     resources = table(("address", "holds"), ((f"`{each.address}`", each.description) for each in RESOURCES))
-    lines = [_MCP.strip().format(note=NOTE, resources="\n".join(resources)), "", "## Tools of the graph", ""]
-    for tool in graph_tools():
-        lines += _tool(tool)
+    lines = [_MCP.strip().format(note=NOTE, resources="\n".join(resources)), ""]
+    for heading, tools in (("memory", memory_tools()), ("graph", graph_tools())):
+        lines += [f"## Tools of the {heading}", ""]
+        for tool in tools:
+            lines += _tool(tool)
     return "\n".join(lines).rstrip() + "\n"
 
 

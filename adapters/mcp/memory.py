@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from agentloop._canonical import Json, encode_text
-from graphstate import Adaptogen, ErrorCode, Fail, MemoryClass, Node, Ok, Result, VerbFailed, to_json
+from graphstate import Adaptogen, ErrorCode, Fail, Node, Ok, Result, VerbFailed, to_json
 from graphstate.activation.tokens import estimate_text
-from graphstate.model import PulseHit
+from graphstate.model import MemoryClass, PulseHit
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
 from graphstate.verbs.pulsing import SUPPRESSED
@@ -218,7 +218,7 @@ def recall(
     depth_of_search = most
     while True:
         found = graph.pulse(
-            query, limit=depth_of_search, scope=scope or graph.actor, context=context, depth=reach,
+            query, limit=depth_of_search, scope=graph.actor if scope is None else scope, context=context, depth=reach,
             edge_types=edge_types, direction="both", include_superseded=include_superseded, as_of=as_of, log=True,
         )  # fmt: skip
         items = choice.of(found.hits)
@@ -310,7 +310,7 @@ def thread(graph: Adaptogen, start_id: str, *, max_depth: int = 10, relationship
         )
         new = dict.fromkeys(link.target for link in links if link.target not in found)
         frontier = [*new][: _MOST - len(found)]
-        found |= {id: node for id in frontier if (node := graph.get_node(id)) is not None}
+        found |= {node.id: node for node in map(graph.get_node, frontier) if node is not None}
         if not frontier:
             break
     records = [_record(graph, node) for node in found.values() if node.status == "active"]

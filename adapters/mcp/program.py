@@ -10,9 +10,10 @@ from typing import Any, Final
 import anyio
 
 from adapters.mcp.desk import Desk
-from adapters.mcp.tools import graph_tools
+from adapters.mcp.tools import FAMILIES, all_tools
 from agentloop.errors import MissingExtra
 from graphstate import Adaptogen, ErrorCode, VerbFailed
+from graphstate.verbs import arguments
 
 __all__ = ("serve",)
 
@@ -23,6 +24,7 @@ def serve(
     graph: Adaptogen,
     *,
     read_only: bool = False,
+    tools: str | None = None,
     http: bool = False,
     port: int | None = None,
     debug: bool = False,
@@ -32,13 +34,14 @@ def serve(
     Args:
         graph: An open graph, which is not closed.
         read_only: Offer only what changes nothing.
+        tools: Offer only this family, memory or graph.
         http: Streamable HTTP on this machine instead of standard input and output.
         port: Where; 0 takes a free one, which is told on standard error.
         debug: Let the server's libraries and unexpected errors tell what they met.
 
     Raises:
         MissingExtra: The protocol's package is not installed.
-        VerbFailed: InvalidInput, if the port cannot be listened at.
+        VerbFailed: InvalidInput, if there is no such family or the port cannot be listened at.
     """
     try:
         import mcp.server.lowlevel as _library
@@ -51,8 +54,10 @@ def serve(
 
     if not debug:
         logging.disable(logging.CRITICAL)  # this process is the server's; nobody else logs in it
-    tools = {tool.name: tool for tool in graph_tools() if tool.reads or not read_only}
-    server = build_server(Desk(graph, tools, debug=debug))
+    if tools is not None:
+        arguments.choice(tools, "tools", FAMILIES)
+    offered = all_tools(read_only=read_only, family=tools)
+    server = build_server(Desk(graph, offered, debug=debug))
     if http:
         return _over_http(server, PORT if port is None else port)
     return anyio.run(_over_pipes, server)

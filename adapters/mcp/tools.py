@@ -1,4 +1,4 @@
-"""What a client can call: verbs of the graph under the names ``graph_*``, each a row of a table.
+"""What a client can call, each tool a row of a table: ``graph_*`` are verbs, ``memory_*`` see `memory`.
 
 Of the graph's verbs those are offered that an agent at work needs. What sets policy, takes events
 back or writes files is not: a person does that at the command line.
@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from adapters.mcp.forms import arguments_schema, description
+from adapters.mcp.memory import MEMORY_TOOLS
 from agentloop._canonical import Json
-from agentloop.schemas import ArgumentSchema
 from graphstate import Adaptogen
 
-__all__ = ("GRAPH_VERBS", "Tool", "graph_tools")
+__all__ = ("FAMILIES", "GRAPH_VERBS", "Tool", "all_tools", "graph_tools", "memory_tools")
+
+#: What the names of tools begin with.
+FAMILIES: Final = ("memory", "graph")
 
 #: The verbs in the order in which they are listed, with what a client does not see of each. Nobody
 #: acts as another actor, and vectors are computed, not told.
@@ -24,7 +27,7 @@ GRAPH_VERBS: Final[Mapping[str, tuple[str, ...]]] = {
     "render": ("actor",),
     "recall": ("embedding",),
     "get_node": (),
-    "remember": ("actor", "embedding"),
+    "remember": ("actor", "embedding", "embed"),
     "set_status": ("actor",),
     "link": ("actor",),
     "depend": ("actor",),
@@ -77,19 +80,47 @@ class Tool:
     call: Callable[[Adaptogen, dict[str, Json]], Any]
 
 
+def all_tools(*, read_only: bool = False, family: str | None = None) -> dict[str, Tool]:
+    """Return every tool by its name, or only those that change nothing, or of one family."""
+    tools = (*memory_tools(), *graph_tools())
+    return {
+        tool.name: tool
+        for tool in tools
+        if (tool.reads or not read_only) and family in (None, tool.name.partition("_")[0])
+    }
+
+
 def graph_tools() -> list[Tool]:
     """Return a tool for each verb that is offered."""
-    return [_tool(name, hidden) for name, hidden in GRAPH_VERBS.items()]
+    return [_of_verb(name, hidden) for name, hidden in GRAPH_VERBS.items()]
 
 
-def _tool(name: str, hidden: tuple[str, ...]) -> Tool:
+def memory_tools() -> list[Tool]:
+    """Return the tools of the memory."""
+    return [
+        Tool(
+            name=f"memory_{function.__name__}",
+            description=description(function),
+            schema=arguments_schema(function),
+            reads=reads,
+            destructive=destructive,
+            call=_of_function(function),
+        )
+        for function, reads, destructive in MEMORY_TOOLS
+    ]
+
+
+def _of_function(function: Callable[..., Any]) -> Callable[[Adaptogen, dict[str, Json]], Any]:
+    return lambda graph, arguments: function(graph, **arguments)
+
+
+def _of_verb(name: str, hidden: tuple[str, ...]) -> Tool:
     verb = getattr(Adaptogen, name)
     schema = arguments_schema(verb, hidden=hidden)
     for parameter, note in _GENERAL.items():
         form = schema["properties"].get(parameter)
         if form is not None and "description" not in form:
             schema["properties"][parameter] = {**form, "description": note}
-    ArgumentSchema(schema)
 
     def call(graph: Adaptogen, arguments: dict[str, Json]) -> Any:
         return getattr(graph, name)(**arguments)

@@ -228,7 +228,15 @@ def _merge(graph: Any, file: str, **options: Any) -> Any:
         return graph.merge(branch, **options)
 
 
-def _mcp(place: Place, *, http: bool = False, port: int | None = None, read_only: bool = False) -> Shown:
+def _mcp(
+    place: Place,
+    *,
+    http: bool = False,
+    port: int | None = None,
+    read_only: bool = False,
+    tools: str | None = None,
+    embedder: str = "stored",
+) -> Shown:
     from graphstate.adaptogen import Adaptogen
     from graphstate.cli.servers import find_server
 
@@ -239,10 +247,10 @@ def _mcp(place: Place, *, http: bool = False, port: int | None = None, read_only
         raise Usage("standard input or output is closed, there is nobody to serve; see --http")
     with Adaptogen.open(
         place.path, seed=False, actor=place.actor, trust=place.trust, durability="power", read_only=read_only,
-        key=place.key,
+        key=place.key, embedder=embedder,
     ) as graph:  # fmt: skip
         try:
-            code = serve(graph, read_only=read_only, http=http, port=port, debug=place.debug)
+            code = serve(graph, read_only=read_only, tools=tools, http=http, port=port, debug=place.debug)
         except ImportError as error:
             raise Usage(str(error)) from None
     return Shown(None, exit_code=code, printed=True)
@@ -801,6 +809,12 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 Flag("http", "streamable HTTP on this machine instead", SWITCH),
                 Flag("port", "where it listens, 8765 if absent; 0 takes a free one", COUNT),
                 Flag("read-only", "offer only what changes nothing", SWITCH),
+                Flag("tools", "offer memory or graph alone; both if absent", TEXT),
+                Flag(
+                    "embedder",
+                    "makes vectors of texts: hashing, ngrams or an installed one; that of the file's vectors if absent",
+                    TEXT,
+                ),
             ),
             run=_mcp,
             actor="mcp",

@@ -15,7 +15,7 @@ from mcp.types import CallToolResult, ReadResourceResult, TextContent, TextResou
 
 from adapters.mcp.desk import Desk
 from adapters.mcp.server import build_server
-from adapters.mcp.tools import graph_tools
+from adapters.mcp.tools import all_tools
 from agentloop._canonical import decode, encode
 from graphstate import Adaptogen
 
@@ -38,8 +38,7 @@ def environment() -> dict[str, str]:
 @asynccontextmanager
 async def inside(graph: Adaptogen, *, read_only: bool = False) -> AsyncIterator[Client]:
     """The official client on a server in this process."""
-    tools = {tool.name: tool for tool in graph_tools() if tool.reads or not read_only}
-    async with Client(build_server(Desk(graph, tools))) as client:
+    async with Client(build_server(Desk(graph, all_tools(read_only=read_only)))) as client:
         yield client
 
 

@@ -16,7 +16,7 @@ from mcp import Client
 from adapters.mcp import stdio
 from adapters.mcp.desk import Desk
 from adapters.mcp.server import build_server
-from adapters.mcp.tools import graph_tools
+from adapters.mcp.tools import all_tools
 from agentloop._canonical import encode
 from graphstate import Adaptogen
 from tests.adapters.mcp.serving import GREETING, ROOT, WAIT_S, Line, environment, piped, started
@@ -145,7 +145,7 @@ async def test_a_client_that_leaves_its_end_open_and_reads_nothing_is_not_waited
     monkeypatch.setattr(stdio, "_LAST_WORDS_S", 0.2)
     with Adaptogen.open(":memory:", seed=False) as graph:
         graph.remember("big", payload={"text": "x" * 60_000}).unwrap()
-        server = build_server(Desk(graph, {tool.name: tool for tool in graph_tools()}))
+        server = build_server(Desk(graph, all_tools()))
         reads, asks = os.pipe()
         hears, writes = os.pipe()
         params = {"name": "graph_get_node", "arguments": {"id": "big"}}
@@ -272,6 +272,8 @@ def test_without_the_extra_one_line_names_it(tmp_path: Path) -> None:
         (["--trust", "nobody"], 1, "trust must be one of"),
         (["--read-only"], 1, "does not exist"),
         (["--http", "--port", "99999"], 1, "port 99999"),
+        (["--tools", "memry"], 1, "tools must be one of memory, graph"),
+        (["--embedder", "hashed"], 1, "did you mean 'hashing'"),
         (["extra"], 2, "does not take"),
     ],
 )
@@ -299,6 +301,26 @@ def test_read_only_changes_no_byte(tmp_path: Path) -> None:
         assert line.rest() == []
         assert process.wait(WAIT_S) == 0
     assert path.read_bytes() == before
+
+
+def test_one_family_can_be_offered_alone_and_texts_get_vectors(tmp_path: Path) -> None:
+    path = tmp_path / "graph.db"
+    for flags in (
+        ("--embedder", "hashing"),
+        (),
+    ):  # the second time it is the one that the file's vectors are of
+        with started(path, "--tools", "memory", *flags) as process:
+            line = Line(process)
+            line.greet()
+            line.ask("tools/list")
+            assert {tool["name"].partition("_")[0] for tool in line.hear()["result"]["tools"]} == {"memory"}
+            line.call("memory_store", content="the build uses ninja")
+            assert not line.hear()["result"]["isError"]
+            line.call("memory_recall", query="build")
+            (item,) = line.hear()["result"]["structuredContent"]["data"]["items"]
+            assert item["score_components"]["semantic"] > 0
+            assert line.rest() == []
+            assert process.wait(WAIT_S) == 0
 
 
 def test_the_trust_is_what_the_command_line_says(tmp_path: Path) -> None:

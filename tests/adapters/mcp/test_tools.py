@@ -16,7 +16,7 @@ from adapters.graph import GraphMemory
 from adapters.mcp import desk as desk_module
 from adapters.mcp.desk import Desk
 from adapters.mcp.server import build_server
-from adapters.mcp.tools import GRAPH_VERBS, graph_tools
+from adapters.mcp.tools import GRAPH_VERBS, all_tools, graph_tools
 from agentloop._canonical import decode
 from agentloop.context.memory import MemoryQuery
 from agentloop.schemas import ArgumentSchema
@@ -57,7 +57,7 @@ def test_what_sets_policy_goes_back_or_writes_files_is_not_offered() -> None:
 
 
 def test_nobody_acts_as_somebody_else() -> None:
-    for tool in graph_tools():
+    for tool in all_tools().values():
         assert "actor" not in tool.schema["properties"] or tool.name == "graph_history"
         assert "trust" not in tool.schema["properties"]
 
@@ -113,7 +113,7 @@ async def test_arguments_are_held_against_the_schema(
 
 
 async def test_numbers_that_json_cannot_write_are_refused(graph: Adaptogen) -> None:
-    desk = Desk(graph, {tool.name: tool for tool in graph_tools()})
+    desk = Desk(graph, all_tools())
     answer = await desk.call("graph_remember", {"id": "a", "payload": {"x": float("nan")}})
     assert answer.failed
     assert answer.structured["code"] == "InvalidInput"
@@ -251,6 +251,7 @@ async def test_hints_tell_what_takes_away(graph: Adaptogen) -> None:
         hints = {tool.name: tool.annotations for tool in (await client.list_tools()).tools}
     assert {name for name, hint in hints.items() if hint and hint.destructive_hint} == {
         "graph_remember", "graph_set_cursor", "graph_set_status", "graph_unlink",
+        "memory_forget", "memory_supersede", "memory_unlink", "memory_update",
     }  # fmt: skip
 
 
@@ -267,13 +268,13 @@ async def begun(desk: Desk) -> None:
 async def test_a_call_that_waits_for_the_file_holds_up_nobody(tmp_path: Path) -> None:
     path = tmp_path / "graph.db"
     with Adaptogen.open(path, seed=False) as graph, Adaptogen.open(path, seed=False) as other:
-        desk = Desk(graph, {tool.name: tool for tool in graph_tools()})
+        desk = Desk(graph, all_tools())
         async with Client(build_server(desk)) as client, anyio.create_task_group() as tasks:
             with other.unit():
                 other.remember("theirs")
                 tasks.start_soon(client.call_tool, "graph_remember", {"id": "ours"})
                 await begun(desk)
-                assert len((await client.list_tools()).tools) == len(GRAPH_VERBS)
+                assert len((await client.list_tools()).tools) == len(all_tools())
                 assert desk.busy
         assert graph.get_node("ours") is not None
 
@@ -281,7 +282,7 @@ async def test_a_call_that_waits_for_the_file_holds_up_nobody(tmp_path: Path) ->
 async def test_a_call_that_is_cancelled_has_either_not_begun_or_ends(tmp_path: Path) -> None:
     path = tmp_path / "graph.db"
     with Adaptogen.open(path, seed=False) as graph, Adaptogen.open(path, seed=False) as other:
-        desk = Desk(graph, {tool.name: tool for tool in graph_tools()})
+        desk = Desk(graph, all_tools())
 
         async with anyio.create_task_group() as tasks:
             with other.unit():

@@ -149,7 +149,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "lock": ("edge", "ab", "--reason", "agreed", "--cause", "c20"),
     "unlock": ("tunables", "--reason", "tuning", "--cause", "c21"),
     "locks": (),
-    "mcp": ("--http", "--port", "0", "--read-only"),
+    "mcp": ("--http", "--port", "0", "--read-only", "--tools", "memory", "--embedder", "hashing"),
 }
 
 #: The commands that end by themselves; the others are served to somebody, and tested with him.
