@@ -371,8 +371,11 @@ def feedback(
         taught = done.unwrap()
         repeated = done.ok and done.repeated
         if not repeated:
-            step = graph.reinforce if useful else graph.suppress
-            step(memory_id, _STEP, reason="memory_feedback").unwrap()
+            if useful:
+                graph.reinforce(memory_id, _step(graph, memory_id), reason="memory_feedback").unwrap()
+            else:
+                step = _room(graph, memory_id, _STEP, None)
+                graph.suppress(memory_id, step, reason="memory_feedback").unwrap()
         after = dict(taught.weights)
         return Ok(
             {
@@ -402,15 +405,17 @@ def suppress(
 
     Args:
         memory_id: Its id.
-        amount: 0 to 1; from 0.5 on it is not found until that has faded.
+        amount: 0 to 1, and no more than 1 together; from 0.5 on it is not found until that has faded.
         context: Only there.
         reason: Kept in the event.
         cause: A text that makes the call happen once: repeated with it, it gets the first answer.
     """
-    arguments.number(amount, "amount", least=0, most=1)
-    return _changed(
-        graph, memory_id, graph.suppress(memory_id, amount, context=context, reason=reason, cause=cause)
-    )
+    wanted = arguments.number(amount, "amount", least=0, most=1)
+    with graph.unit():
+        _known(graph, memory_id)
+        held = _room(graph, memory_id, wanted, context)
+        done = graph.suppress(memory_id, held, context=context, reason=reason, cause=cause)
+        return _changed(graph, memory_id, done)
 
 
 def release(
@@ -621,7 +626,8 @@ class _Item:
         first = None if cause is None else graph.store.log.first_result("graph", cause)
         same, resembling = self._recognised(graph)
         if same is not None and (first is None or first[0] == "reinforce"):
-            again = graph.reinforce(same, _STEP, reason="memory_store", context=self.context, cause=cause)
+            step = _step(graph, same)
+            again = graph.reinforce(same, step, reason="memory_store", context=self.context, cause=cause)
             again.unwrap()
             told = _record(graph, _known(graph, same))
             return Ok({**told, "known": True, "resembles": []}, repeated=again.ok and again.repeated)
@@ -699,6 +705,21 @@ def _record(graph: Adaptogen, node: Node) -> dict[str, Json]:
         "token_estimate": estimate_text(content),
         "revision": node.version,
     }
+
+
+def _step(graph: Adaptogen, id: str) -> float:
+    """Return by how much a memory is reinforced: however often it is said, it is worth no more than 1."""
+    state = graph.activation(id)
+    return _STEP if state is None else max(0.0, min(_STEP, 1 - state.score))
+
+
+def _room(graph: Adaptogen, id: str, wanted: float, context: str | None) -> float:
+    """Return by how much a memory is held back: not by more than 1, so that it soon comes back by itself."""
+    state = graph.activation(id)
+    if state is None:
+        return wanted
+    held = state.inhibition if context is None else state.inhibitions.get(context, 0.0)
+    return max(0.0, min(wanted, 1 - held))
 
 
 def _changed(graph: Adaptogen, memory_id: str, done: Result[Any]) -> Result[Json]:

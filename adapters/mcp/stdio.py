@@ -24,6 +24,8 @@ __all__ = ("MAX_MESSAGE", "refusal", "serve_stdio")
 
 #: Bytes of a message.
 MAX_MESSAGE: Final = 4 * 1024 * 1024
+#: Requests that are at work or wait; more are not read before one of these is answered.
+_MAX_OPEN: Final = 256
 #: What a pipe that can be written to takes without blocking.
 _PIECE: Final = 4_096
 #: How long it may take until a client that has closed its end has been answered, and has read that.
@@ -65,7 +67,7 @@ class _Line:
     def __init__(self, reads: int, writes: int) -> None:
         self._reads, self._writes = reads, writes
         self._open: set[types.RequestId] = set()
-        self._idle = anyio.Event()
+        self._settling = anyio.Event()
         #: Nothing more is written.
         self.silent = anyio.Event()
 
@@ -77,14 +79,19 @@ class _Line:
         async with ask, answer:
             async for message in self._messages(answer):
                 if isinstance(message, types.JSONRPCRequest):
+                    await self._fewer_than(_MAX_OPEN)
                     self._open.add(message.id)
                 elif isinstance(message, types.JSONRPCNotification):
                     self._forget_cancelled(message)
                 await ask.send(SessionMessage(message))
             with anyio.move_on_after(_LEAVING_S):
-                while self._open and not self.silent.is_set():
-                    self._idle = anyio.Event()
-                    await self._idle.wait()
+                await self._fewer_than(1)
+
+    async def _fewer_than(self, count: int) -> None:
+        """Wait until so few requests are open, or nobody reads answers any more."""
+        while len(self._open) >= count and not self.silent.is_set():
+            self._settling = anyio.Event()
+            await self._settling.wait()
 
     def _forget_cancelled(self, message: types.JSONRPCNotification) -> None:
         """A request that is cancelled gets no answer."""
@@ -94,8 +101,7 @@ class _Line:
     def _settled(self, id: Any) -> None:
         if isinstance(id, (int, str)):
             self._open.discard(id)
-        if not self._open:
-            self._idle.set()
+        self._settling.set()
 
     async def _messages(
         self, answer: MemoryObjectSendStream[SessionMessage]
@@ -128,7 +134,7 @@ class _Line:
         finally:
             answers.close()
             self.silent.set()
-            self._idle.set()
+            self._settling.set()
 
 
 def _message(value: Json) -> types.JSONRPCMessage | None:

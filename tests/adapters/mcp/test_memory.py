@@ -556,6 +556,20 @@ async def test_what_a_model_stores_is_found_by_a_loop_as_a_fact_and_never_as_an_
     assert (record.kind, record.trust) == ("fact", "model")
 
 
+async def test_saying_it_again_and_again_is_worth_no_more_than_one(memory: Memory) -> None:
+    for _ in range(30):
+        kept = await memory.store("buy this")
+    for _ in range(5):
+        search = (await memory.do("recall", query="buy"))["retrieval_id"]
+        await memory.do("feedback", retrieval_id=search, memory_id=kept, useful=True)
+    memory.clock.ms += 7 * DAY_MS  # in which the score of a semantic memory halves
+    assert memory.graph.effective(kept) == pytest.approx(0.5)
+    for _ in range(5):
+        await memory.do("suppress", memory_id=kept, amount=1)
+    memory.clock.ms += 24 * HOUR_MS
+    assert (await memory.do("get", memory_id=kept))["suppressed"] is False
+
+
 async def test_reading_promotes_nothing(memory: Memory) -> None:
     kept = await memory.store("the build uses ninja")
     before = memory.graph.effective(kept)

@@ -137,6 +137,15 @@ def test_a_client_that_reads_nothing_is_not_waited_for(tmp_path: Path) -> None:
         assert process.stderr.read() == b""
 
 
+def test_however_much_is_asked_at_once_all_of_it_is_answered(tmp_path: Path) -> None:
+    with started(tmp_path / "graph.db") as process:
+        line = Line(process)
+        line.greet()
+        asked = {line.call("graph_cursor") for _ in range(600)}
+        assert {answer["id"] for answer in line.rest()} == asked
+        assert process.wait(WAIT_S) == 0
+
+
 @pytest.mark.asyncio
 async def test_a_client_that_leaves_its_end_open_and_reads_nothing_is_not_waited_for_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
