@@ -89,7 +89,7 @@ class Learning(Verbs):
         return Ok(_taught(self.store, search, node, verdict, whose))
 
     @query
-    def weights(self, scope: str = GLOBAL) -> dict[str, float]:
+    def weights(self, *, scope: str = GLOBAL) -> dict[str, float]:
         """Return the weights of the signals in a scope; what it has none of its own for, that of all.
 
         Raises:

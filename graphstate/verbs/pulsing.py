@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from graphstate._canonical import decode
-from graphstate.activation.composite import composite
+from graphstate.activation.composite import composite, shares
 from graphstate.activation.decay import factor
 from graphstate.activation.spreading import MAX_DEPTH, Link, spread
 from graphstate.model import Pulse, PulseHit
@@ -98,10 +98,11 @@ def asked(
         arguments.text(text, "query", arguments.MAX_SEARCH)
     elif vector is not None:
         refuse("the query is a vector already, so vector must be absent")
-    given, settings = vector if text is not None else query, store.projection.tunables()
+    given = query if text is None else vector
+    settings = store.projection.tunables()
     return Ask(
         text=text,
-        vector=None if given is None else arguments.embedding(given),
+        vector=None if given is None and text is not None else arguments.embedding(given),
         limit=arguments.limit(limit, 20),
         scope=arguments.name(scope, "scope"),
         context=None if context is None else arguments.name(context, "context"),
@@ -193,6 +194,13 @@ class _Search:
         self.weights = projection.retrievals.weights(ask.scope)
         self._recency_ms = projection.tunables()["recencyHalfLifeMs"]
         self._facts: dict[str, Fact] = {}
+        self._signals: dict[str, dict[str, float]] = {}
+        # A query that is a vector has no words, and text without a vector has no meaning to compare.
+        self._found_by = [
+            name
+            for name, there in (("semantic", ask.vector), ("lexical", ask.text), ("graph", ""))
+            if there is not None
+        ]
         self.truncated = False
 
     def _know(self, ids: Iterable[str]) -> None:
@@ -226,8 +234,8 @@ class _Search:
         gain = float(edge_type != CONSOLIDATED_FROM) if gains is None else gains.get(edge_type, 0.0)
         return gain * min(1.0, max(0.0, weight))
 
-    def hits(self) -> tuple[list[PulseHit], int]:
-        """Return what was found, best first, and how many nodes it began at."""
+    def hits(self) -> tuple[list[PulseHit], int, int]:
+        """Return what is shown, best first, how many were found, and how many nodes it began at."""
         ask = self._ask
         semantic = by_meaning(self._store, ask.vector, ask.seeds, ask.semantic_threshold)
         lexical = by_words(self._store, ask.text, ask.seeds)
@@ -244,10 +252,14 @@ class _Search:
             for node, value in part.items():
                 told.setdefault(node, {})[name] = min(1.0, value)
         stand_ins = self._folded(told)
-        scored = [self._hit(node, signals, stand_ins.get(node, ())) for node, signals in told.items()]
-        kept = [hit for hit in scored if hit is not None and hit.score > ask.threshold]
-        kept.sort(key=lambda hit: (-hit.score, hit.id))
-        return kept, len(strengths)
+        scored = [
+            (-score, node)
+            for node, found in told.items()
+            if (score := self._score(node, found)) > ask.threshold
+        ]
+        scored.sort()
+        shown = [self._hit(node, -score, stand_ins.get(node, ())) for score, node in scored[: ask.limit]]
+        return shown, len(scored), len(strengths)
 
     def _folded(self, told: dict[str, dict[str, float]]) -> dict[str, tuple[str, ...]]:
         """Let consolidations take over what reached their suppressed sources."""
@@ -269,26 +281,27 @@ class _Search:
             self._know(told)
         return stands_for
 
-    def _hit(self, node: str, found: Mapping[str, float], stands_for: tuple[str, ...]) -> PulseHit | None:
+    def _score(self, node: str, found: Mapping[str, float]) -> float:
+        """Return the score of a node, and keep its signals; 0 if it is not to be shown."""
         fact, ask, now = self._facts.get(node), self._ask, self._now
         if fact is None or not fact.active or (ask.as_of is not None and fact.since > ask.as_of):
-            return None
+            return 0.0
         if fact.superseded_by is not None and not ask.include_superseded:
-            return None
-        signals = {"semantic": found.get("semantic", 0.0)} if ask.vector is not None else {}
-        if ask.text is not None:
-            signals["lexical"] = found.get("lexical", 0.0)
-        signals["graph"] = found.get("graph", 0.0)
+            return 0.0
+        signals = self._signals[node] = {name: found.get(name, 0.0) for name in self._found_by}
         signals["recency"] = factor(now - fact.created_at, self._recency_ms)
         signals["usage"] = fact.usage(now, self._curves, lens=ask.context is not None)
-        inhibition = fact.inhibited(now, self._curves)
-        score = composite(
-            signals, self.weights, inhibition=inhibition, gamma=ask.gamma, normalise=ask.normalise,
-            confidence=1.0 if fact.confidence is None else fact.confidence,
+        return composite(
+            signals, self.weights, inhibition=fact.inhibited(now, self._curves), gamma=ask.gamma,
+            confidence=1.0 if fact.confidence is None else fact.confidence, normalise=ask.normalise,
         )  # fmt: skip
+
+    def _hit(self, node: str, score: float, stands_for: tuple[str, ...]) -> PulseHit:
+        fact, signals = self._facts[node], self._signals[node]
         return PulseHit(
-            id=node, score=score.total, kind=fact.kind, label=fact.label, signals=signals, shares=score.shares,
-            confidence=fact.confidence, inhibition=inhibition, superseded_by=fact.superseded_by,
+            id=node, score=score, kind=fact.kind, label=fact.label, signals=signals,
+            shares=shares(signals, self.weights, normalise=self._ask.normalise), confidence=fact.confidence,
+            inhibition=fact.inhibited(self._now, self._curves), superseded_by=fact.superseded_by,
             stands_for=stands_for,
         )  # fmt: skip
 
@@ -296,8 +309,7 @@ class _Search:
 def search(store: Store, ask: Ask, now: int) -> Pulse:
     """Search the memory. The answer is remembered for feedback as long as the graph is open."""
     running = _Search(store, ask, now)
-    hits, seeds = running.hits()
-    shown = hits[: ask.limit]
+    shown, found, seeds = running.hits()
     name = store.ids.next("R")
     store.projection.retrievals.remember(
         Retrieval(
@@ -309,6 +321,6 @@ def search(store: Store, ask: Ask, now: int) -> Pulse:
         )
     )
     return Pulse(
-        retrieval_id=name, at=now, scope=ask.scope, weights=running.weights, hits=tuple(shown), found=len(hits),
+        retrieval_id=name, at=now, scope=ask.scope, weights=running.weights, hits=tuple(shown), found=found,
         seeds=seeds, truncated=running.truncated,
     )  # fmt: skip

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import wraps
+from operator import mul
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from graphstate._canonical import Json, encode
 from graphstate.activation.base_level import base_level, retention
 from graphstate.activation.decay import clamp, factor
 from graphstate.activation.embedding import aembed, node_text
-from graphstate.activation.selection import SMALL, Choice, Selection, select
+from graphstate.activation.selection import SMALL, Choice, Selection, pool_size, select
 from graphstate.activation.tokens import estimate_node
 from graphstate.errors import StoreError
 from graphstate.events import Draft, is_valid_id
@@ -30,7 +31,7 @@ from graphstate.model import (
     WindowItem,
 )
 from graphstate.results import Ok, Result
-from graphstate.similarity import cosine
+from graphstate.similarity import norm
 from graphstate.store import Store
 from graphstate.store.retrievals import GLOBAL, Retrieval, Shown
 from graphstate.store.surroundings import Direction, Fact
@@ -126,7 +127,8 @@ class Recollection(Verbs):
         the weighted mean of the signals that the query can have: semantic, lexical, graph,
         recency, usage; times confidence, less inhibition where it has a weight. Of a
         superseded memory only its successor is found, of a suppressed source its consolidation,
-        and nothing that is archived or deprecated. Nothing is reinforced by it.
+        and nothing that is archived or deprecated. Nothing is reinforced by it. `apulse` does the same
+        with an embedder that has to be awaited.
 
         Args:
             query: Text, which is searched for by words and, if the graph has an embedder, by
@@ -161,7 +163,7 @@ class Recollection(Verbs):
         )  # fmt: skip
         return search(self.store, ask, self.store.now())
 
-    async def apulse(self, query: str, **options: Any) -> Pulse:
+    async def apulse(self: Verbs, query: str, **options: Any) -> Pulse:
         """Do the same as `pulse` with an embedder that has to be awaited; the search itself is not.
 
         Raises:
@@ -170,9 +172,7 @@ class Recollection(Verbs):
         """
         if self.embedder is not None and query:
             (options["vector"],) = await aembed(self.embedder, [query])
-        return self.pulse(query, **options)
-
-    apulse.__dict__["verb"] = "reads"
+        return Recollection.pulse(self, query, **options)
 
     @verb
     def absorb(
@@ -254,8 +254,8 @@ class Recollection(Verbs):
     @query
     def working_memory(
         self,
-        limit: int = 10,
         *,
+        limit: int | None = None,
         min_score: float = 0.0,
         context: str | None = None,
         context_fallback: bool = False,
@@ -276,7 +276,7 @@ class Recollection(Verbs):
         and at least 64.
 
         Args:
-            limit: 0 to 1,000.
+            limit: 0 to 1,000, default 10.
             min_score: Only what is more present than this.
             context: As present as in this context.
             context_fallback: What was never seen in it counts as present as it is everywhere.
@@ -295,19 +295,20 @@ class Recollection(Verbs):
         places, pins = arguments.limit(limit, 10), arguments.identifiers(pinned, "pinned")
         budget = None if token_budget is None else arguments.number(token_budget, "token_budget", least=0)
         share = arguments.number(diversity, "diversity", least=0, most=1)
-        plain = budget is None and not share and not density
-        depth = places + len(pins) if plain else max(SMALL + 1, 4 * places)
-        present = _Present(self.store, context_of(context), context_fallback)
-        scores = present.scores(
-            Activating.top_activated(
-                self, min(arguments.MAX_RESULTS, depth), context=context, context_fallback=context_fallback,
-                min_score=min_score, include_superseded=include_superseded,
-            ),
-            pins,
+        where, depth = context_of(context), places
+        if budget is not None or share or density:
+            most = self.store.projection.surroundings.present(SMALL + 1, where, fallback=context_fallback)
+            depth = pool_size(places, most)
+        present = _Present(self.store, where, context_fallback)
+        ranked = Activating.top_activated(
+            self, limit=min(arguments.MAX_RESULTS, depth + len(pins)), context=context,
+            context_fallback=context_fallback, min_score=min_score, include_superseded=include_superseded,
         )  # fmt: skip
+        scores = present.scores(ranked, pins)
         try:
             chosen = select(
                 scores, limit=places, budget=budget, diversity=share, pinned=pins, density=density,
+                ties={row.id: -float(place) for place, row in enumerate(ranked)},
                 cost_of=lambda name: (cost_of or _tokens)(present.node(name)),
                 similarity=present.likeness(scores, similarity_of) if share else _unlike,
             )  # fmt: skip
@@ -368,8 +369,9 @@ class Recollection(Verbs):
             if encode(node.payload) == content:
                 return Recognition(known_as=node.id, by="content", similarity=1.0, resembles=())
         nearest = max(nodes, key=lambda node: meant.get(node.id, 0.0), default=None)
-        if nearest is not None and meant.get(nearest.id, 0.0) >= least:
-            return Recognition(known_as=nearest.id, by="meaning", similarity=meant[nearest.id], resembles=())
+        likeness = 0.0 if nearest is None else meant.get(nearest.id, 0.0)
+        if nearest is not None and likeness and likeness >= least:
+            return Recognition(known_as=nearest.id, by="meaning", similarity=likeness, resembles=())
         alike = [_likeness(node, meant.get(node.id, 0.0), own) for node in nodes]
         found = sorted(
             (like for like in alike if like is not None), key=lambda like: (-like.similarity, like.id)
@@ -495,9 +497,13 @@ class _Present:
         if similarity_of is not None:
             return lambda one, other: similarity_of(self.node(one), self.node(other))
         vectors = self._store.projection.vectors.of_all(ids)
-        return lambda one, other: (
-            cosine(vectors[one], vectors[other]) if one in vectors and other in vectors else 0.0
-        )
+        lengths = {name: norm(vector) for name, vector in vectors.items()}
+
+        def alike(one: str, other: str) -> float:
+            both = lengths.get(one, 0.0) * lengths.get(other, 0.0)
+            return sum(map(mul, vectors[one], vectors[other])) / both if both else 0.0
+
+        return alike
 
     def window(self, chosen: Selection) -> Window:
         """Return what was chosen, with the reasons, and let it be known for feedback."""
