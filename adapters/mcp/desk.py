@@ -12,16 +12,18 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import anyio
 import anyio.to_thread
 
+from adapters.mcp.resources import Resource
 from adapters.mcp.tools import Tool
 from agentloop._canonical import Json, NotJson, decode, encode, encode_text
 from agentloop.context.boundaries import mark_for
 from agentloop.schemas import ArgumentSchema
 from graphstate import Adaptogen, ErrorCode, Fail, Ok, StoreError, VerbFailed, to_json
+from graphstate.cli.output import without_vectors
 
 __all__ = ("Answer", "Desk")
 
@@ -29,8 +31,6 @@ __all__ = ("Answer", "Desk")
 MAX_ANSWER: Final = 1024 * 1024
 #: Problems with the arguments that are told at once.
 _MAX_PROBLEMS: Final = 8
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +70,32 @@ class Desk:
             KeyError: There is no such tool.
         """
         tool = self.tools[name]
-        return await self.apart(lambda: self._answer(tool, arguments))
 
-    async def apart(self, call: Callable[[], T]) -> T:
-        """Run a call on the graph in the one worker slot; once it has begun it ends."""
-        return await anyio.to_thread.run_sync(call, limiter=self._slot)
-
-    def _answer(self, tool: Tool, arguments: Mapping[str, Any]) -> Answer:
-        try:
+        def called() -> Answer:
             result = tool.call(self.graph, self._checked(tool, arguments))
-            if isinstance(result, Fail):
-                return _failure(result.to_json())
-            return self._success(tool, result)
+            return _failure(result.to_json()) if isinstance(result, Fail) else self._success(tool, result)
+
+        return await self._apart(name, called)
+
+    async def read(self, resource: Resource, part: str | None) -> Answer:
+        """Return what a resource holds now; every failure is an answer too."""
+
+        def read() -> Answer:
+            value = resource.read(self.graph) if part is None else resource.read(self.graph, part)
+            if isinstance(value, str):
+                return Answer({}, value)
+            structured = {"data": without_vectors(to_json(value))}
+            return Answer(structured, encode_text(structured))
+
+        return await self._apart(resource.address, read)
+
+    async def _apart(self, what: str, call: Callable[[], Answer]) -> Answer:
+        """Run a call in the one worker slot; once it has begun it ends."""
+        return await anyio.to_thread.run_sync(self._safely, what, call, limiter=self._slot)
+
+    def _safely(self, what: str, call: Callable[[], Answer]) -> Answer:
+        try:
+            return call()
         except VerbFailed as error:
             return _failure(Fail(error.code, error.message, error.details).to_json())
         except StoreError as error:
@@ -93,7 +107,7 @@ class Desk:
             return _failure(
                 {
                     "code": "InternalError",
-                    "message": f"{tool.name} met an unexpected {type(error).__name__}",
+                    "message": f"{what} met an unexpected {type(error).__name__}",
                     "hint": "see graph_history for what was recorded; adaptogen mcp --debug shows the cause",
                 }
             )
@@ -122,7 +136,7 @@ class Desk:
 
     def _success(self, tool: Tool, result: Any) -> Answer:
         repeated = isinstance(result, Ok) and result.repeated
-        value = to_json(result.value if isinstance(result, Ok) else result)
+        value = without_vectors(to_json(result.value if isinstance(result, Ok) else result))
         structured: dict[str, Json] = {"data": value, "repeated": True} if repeated else {"data": value}
         text = encode_text(structured)
         if tool.reads and len(text.encode()) > MAX_ANSWER:

@@ -272,7 +272,7 @@ def context(
     for each in pinned:
         _known(graph, each)
     window = graph.working_memory(
-        most, context=context, context_fallback=not strict_context, token_budget=token_budget,
+        limit=most, context=context, context_fallback=not strict_context, token_budget=token_budget,
         cost_of=lambda node: estimate_text(_content(node)), diversity=diversity, pinned=pinned, log=True,
     )  # fmt: skip
     items = [
@@ -366,7 +366,7 @@ def feedback(
         _known(graph, memory_id)
         before = graph.effective(memory_id)
         remembered = graph.store.projection.retrievals.get(retrieval_id)
-        weights = graph.weights(remembered.scope) if remembered is not None else None
+        weights = graph.weights(scope=remembered.scope) if remembered is not None else None
         done = graph.feedback(retrieval_id, memory_id, useful, cause=cause)
         taught = done.unwrap()
         repeated = done.ok and done.repeated

@@ -9,9 +9,9 @@ from urllib.parse import unquote
 
 from adapters.mcp.memory import context
 from agentloop._canonical import Json
-from graphstate import Adaptogen, ErrorCode, VerbFailed, to_json
+from graphstate import Adaptogen, to_json
 
-__all__ = ("RESOURCES", "WORKFLOW", "Resource", "read_resource")
+__all__ = ("RESOURCES", "WORKFLOW", "Resource", "find_resource")
 
 SCHEME: Final = "graphstate://"
 
@@ -117,27 +117,13 @@ RESOURCES: Final[tuple[Resource, ...]] = (
 )
 
 
-def read_resource(graph: Adaptogen, address: str) -> tuple[Resource, Any]:
-    """Return a resource and what it holds now.
-
-    Raises:
-        KeyError: There is none at that address.
-        VerbFailed: What its verb would answer.
-    """
+def find_resource(address: str) -> tuple[Resource, str | None] | None:
+    """Return the resource at an address, with what stands for its part in braces; None if there is none."""
     for resource in RESOURCES:
-        if resource.address == address:
-            return resource, resource.read(graph)
         begin, brace, _ = resource.address.partition("{")
-        if brace and address.startswith(begin) and len(address) > len(begin):
-            return resource, resource.read(graph, _part(address.removeprefix(begin)))
-    raise KeyError(address)
-
-
-def _part(text: str) -> str:
-    """Return the part of an address that stands for what is in braces."""
-    if "/" in text:
-        raise KeyError(text)
-    try:
-        return unquote(text, errors="strict")
-    except UnicodeDecodeError:
-        raise VerbFailed(ErrorCode.INVALID_INPUT, f"the address is not UTF-8: {text!a:.80}") from None
+        if not brace and resource.address == address:
+            return resource, None
+        rest = address.removeprefix(begin) if brace and address.startswith(begin) else ""
+        if rest and "/" not in rest:
+            return resource, unquote(rest)
+    return None

@@ -11,10 +11,8 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from adapters.mcp.desk import Desk
-from adapters.mcp.resources import RESOURCES, WORKFLOW, read_resource
+from adapters.mcp.resources import RESOURCES, WORKFLOW, find_resource
 from adapters.mcp.tools import Tool
-from agentloop._canonical import encode_text
-from graphstate import GraphStateError
 
 __all__ = ("build_server",)
 
@@ -92,18 +90,15 @@ class _Handlers:
         self, ctx: Any, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         address = str(params.uri)
-        try:
-            resource, value = await self._desk.apart(lambda: read_resource(self._desk.graph, address))
-        except KeyError:
-            raise MCPError(
-                code=types.INVALID_PARAMS, message=f"there is no resource {address!r:.200}"
-            ) from None
-        except GraphStateError as error:
-            raise MCPError(code=types.INVALID_PARAMS, message=str(error)) from None
-        text = value if isinstance(value, str) else encode_text({"data": value})
-        return types.ReadResourceResult(
-            contents=[types.TextResourceContents(uri=address, mime_type=resource.mime_type, text=text)]
-        )
+        found = find_resource(address)
+        if found is None:
+            raise MCPError(code=types.INVALID_PARAMS, message=f"there is no resource {address!r:.200}")
+        answer = await self._desk.read(*found)
+        if answer.failed:
+            told = dict(answer.structured)
+            raise MCPError(code=types.INTERNAL_ERROR, message=str(told["message"]), data=told)
+        contents = types.TextResourceContents(uri=address, mime_type=found[0].mime_type, text=answer.text)
+        return types.ReadResourceResult(contents=[contents])
 
 
 def _shown(tool: Tool) -> types.Tool:

@@ -143,7 +143,7 @@ async def test_feedback_moves_the_weights_of_its_search_and_they_are_kept(tmp_pa
         kept = await memory.store("the build uses ninja")
         clock.ms += DAY_MS
         found = await memory.do("recall", query="what does the build use")
-        before = dict(graph.weights("mcp"))
+        before = dict(graph.weights(scope="mcp"))
         told = await memory.do("feedback", retrieval_id=found["retrieval_id"], memory_id=kept, useful=True)
         assert told["weights_changed"]
         assert told["weights_before"] == before
@@ -153,11 +153,11 @@ async def test_feedback_moves_the_weights_of_its_search_and_they_are_kept(tmp_pa
         )
         assert again.structured["repeated"] is True
         assert again.structured["data"]["activation_after"] == told["activation_after"]
-        after = dict(graph.weights("mcp"))
+        after = dict(graph.weights(scope="mcp"))
         assert after == told["weights_after"] != before
-        assert graph.weights("global") == before
+        assert graph.weights(scope="global") == before
     with Adaptogen.open(path, seed=False, actor="mcp", now=clock) as graph:
-        assert graph.weights("mcp") == after
+        assert graph.weights(scope="mcp") == after
         memory = Memory(graph, clock)
         # The search is in the file: a verdict given after a restart is understood too.
         other = await memory.do("recall", query="build")

@@ -144,6 +144,9 @@ async def test_an_unexpected_error_is_an_answer_without_its_particulars(
     async with inside(graph) as client:
         monkeypatch.setattr(Adaptogen, "metrics", broken)
         answer = await client.call_tool("graph_metrics", {})
+        with pytest.raises(MCPError, match="unexpected RuntimeError") as caught:
+            await client.read_resource("graphstate://stats")
+    assert "secret" not in str(caught.value)
     assert answer.is_error
     assert answer.structured_content["code"] == "InternalError"
     assert "secret" not in text_of(answer)
@@ -175,6 +178,14 @@ async def test_what_is_remembered_comes_back_as_data_between_marks_it_cannot_clo
     assert opens.removeprefix("[data ") == closes.removeprefix("[end ")
     assert closes != mark
     assert decode(body)["data"]["payload"]["text"] == hostile
+
+
+async def test_a_model_is_not_shown_the_numbers_of_vectors(graph: Adaptogen) -> None:
+    graph.remember("a", embedding=[0.5] * 384).unwrap()
+    async with inside(graph) as client:
+        answer = await client.call_tool("graph_get_node", {"id": "a"})
+    assert answer.structured_content["data"]["embedding"] == "384 numbers"
+    assert len(text_of(answer)) < 1_000
 
 
 async def test_what_a_model_remembers_never_becomes_an_instruction(graph: Adaptogen) -> None:
