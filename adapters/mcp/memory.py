@@ -415,6 +415,7 @@ def suppress(
         _known(graph, memory_id)
         held = _room(graph, memory_id, wanted, context)
         done = graph.suppress(memory_id, held, context=context, reason=reason, cause=cause)
+        done.unwrap()
         return _changed(graph, memory_id, done)
 
 

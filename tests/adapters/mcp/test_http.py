@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import socket
-from http.client import HTTPConnection
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -138,3 +139,101 @@ def test_a_port_that_is_taken_is_a_failure_with_a_hint(tmp_path: Path) -> None:
             answer = decode(process.stdout.read())
     assert answer["code"] == "InvalidInput"
     assert "--port" in answer["hint"]
+
+
+class Session:
+    """A session of the protocol of 2025, request by request."""
+
+    def __init__(self, address: str) -> None:
+        self._port = port_of(address)
+        status, headers, _ = self._post(initialize(), {})
+        assert status == 200
+        self._headers = {"Mcp-Session-Id": headers["mcp-session-id"]}
+        self.send({"method": "notifications/initialized"})
+
+    def _post(self, body: bytes, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
+        connection = HTTPConnection("127.0.0.1", self._port, timeout=WAIT_S)
+        try:
+            accepted = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+            connection.request("POST", "/mcp", body, {**accepted, **headers})
+            answer = connection.getresponse()
+            told = {name.lower(): value for name, value in answer.getheaders()}
+            return answer.status, told, answer.read()
+        finally:
+            connection.close()
+
+    def send(self, message: dict[str, Any]) -> bytes:
+        return self._post(encode({"jsonrpc": "2.0", **message}), self._headers)[2]
+
+    def call(self, number: int, name: str, **arguments: Any) -> bytes:
+        params = {"name": name, "arguments": arguments}
+        return self.send({"id": number, "method": "tools/call", "params": params})
+
+    def listen(self) -> socket.socket:
+        """Hold the stream open on which a server tells news."""
+        stream = socket.create_connection(("127.0.0.1", self._port), timeout=WAIT_S)
+        head = f"GET /mcp HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\nAccept: text/event-stream\r\n"
+        stream.sendall(f"{head}Mcp-Session-Id: {self._headers['Mcp-Session-Id']}\r\n\r\n".encode())
+        assert stream.recv(12) == b"HTTP/1.1 200"
+        return stream
+
+
+def read_by_the_server(session: Session) -> None:
+    """Wait until the server has read what was sent before: it serves connections in turn."""
+    for number in range(5):
+        assert decode(session.send({"id": f"p{number}", "method": "ping"}))["result"] == {}
+
+
+def test_a_call_that_is_cancelled_while_it_waits_never_begins(tmp_path: Path) -> None:
+    path = tmp_path / "graph.db"
+    with (
+        Adaptogen.open(path, seed=False) as other,
+        over_http(path) as (_, address),
+        ThreadPoolExecutor(2) as pool,
+    ):
+        session = Session(address)
+        with other.unit():
+            other.remember("theirs").unwrap()
+            first = pool.submit(session.call, 7, "graph_remember", id="ours")
+            read_by_the_server(session)
+            late = pool.submit(session.call, 8, "graph_remember", id="late")
+            read_by_the_server(session)
+            session.send({"method": "notifications/cancelled", "params": {"requestId": 8}})
+            assert "result" not in decode(late.result(WAIT_S))
+            assert other.get_node("ours") is None
+        assert decode(first.result(WAIT_S))["result"]["isError"] is False
+        assert other.get_node("ours") is not None
+        assert other.get_node("late") is None
+
+
+def test_killed_while_a_call_waits_nothing_of_it_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "graph.db"
+    with (
+        Adaptogen.open(path, seed=False) as other,
+        over_http(path) as (process, address),
+        ThreadPoolExecutor(1) as pool,
+    ):
+        session = Session(address)
+        session.call(1, "graph_remember", id="before")
+        with other.unit():
+            other.remember("theirs").unwrap()
+            spec = {"nodes": ["x", "y"], "deps": [["y", "x"]]}
+            waiting = pool.submit(session.call, 2, "graph_plan", spec=spec)
+            read_by_the_server(session)
+            process.kill()
+            process.wait(WAIT_S)
+            with pytest.raises((OSError, HTTPException)):
+                waiting.result(WAIT_S)
+        assert {node.id for node in other.recall()} == {"before", "theirs"}
+        assert other.verify_integrity(deep=True).ok
+
+
+def test_a_signal_ends_it_though_a_client_listens(tmp_path: Path) -> None:
+    path = tmp_path / "graph.db"
+    with over_http(path) as (process, address):
+        session = Session(address)
+        session.call(1, "graph_remember", id="a")
+        with session.listen():
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(WAIT_S) == 143
+    assert not path.with_name("graph.db-wal").exists()
