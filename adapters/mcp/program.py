@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import sys
 from typing import Any, Final
 
 import anyio
@@ -13,6 +12,7 @@ from adapters.mcp.desk import Desk
 from adapters.mcp.tools import FAMILIES, all_tools
 from agentloop.errors import MissingExtra
 from graphstate import Adaptogen, ErrorCode, VerbFailed
+from graphstate.cli.output import complain
 from graphstate.verbs import arguments
 
 __all__ = ("serve",)
@@ -44,23 +44,25 @@ def serve(
         VerbFailed: InvalidInput, if there is no such family or the port cannot be listened at.
     """
     try:
-        import mcp.server.lowlevel as _library
+        from adapters.mcp.server import build_server
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "mcp":
             raise
         raise MissingExtra("mcp", "mcp", "adaptogen mcp") from error
-    assert _library
-    from adapters.mcp.server import build_server
 
-    if not debug:
-        logging.disable(logging.CRITICAL)  # this process is the server's; nobody else logs in it
     if tools is not None:
         arguments.choice(tools, "tools", FAMILIES)
-    offered = all_tools(read_only=read_only, family=tools)
-    server = build_server(Desk(graph, offered, debug=debug))
+    server = build_server(Desk(graph, all_tools(read_only=read_only, family=tools), debug=debug))
     if http:
-        return _over_http(server, PORT if port is None else port)
+        return _over_http(server, PORT if port is None else port, debug)
+    _quieten(debug)
     return anyio.run(_over_pipes, server)
+
+
+def _quieten(debug: bool) -> None:
+    """Keep what the libraries log, tracebacks among it, from standard error: this process is the server's."""
+    if not debug:
+        logging.disable(logging.CRITICAL)
 
 
 async def _over_pipes(server: Any) -> int:
@@ -82,18 +84,16 @@ async def _over_pipes(server: Any) -> int:
     return code
 
 
-def _over_http(server: Any, port: int) -> int:
+def _over_http(server: Any, port: int, debug: bool) -> int:
     from adapters.mcp.http import HOST, PATH, listen, serve_http
 
     try:
-        listening = listen(port)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise VerbFailed(
-            ErrorCode.INVALID_INPUT, f"port {port}: {reason}", {"hint": "name another --port"}
-        ) from None
+        listening = listen(arguments.whole(port, "port", least=0, most=65_535))
+    except OSError as error:
+        refusal = f"port {port}: {error.strerror or error}"
+        raise VerbFailed(ErrorCode.INVALID_INPUT, refusal, {"hint": "name another --port"}) from None
     with listening:
-        sys.stderr.write(f"adaptogen: serving at http://{HOST}:{listening.getsockname()[1]}{PATH}\n")
-        sys.stderr.flush()
+        _quieten(debug)
+        complain(f"serving at http://{HOST}:{listening.getsockname()[1]}{PATH}")
         anyio.run(serve_http, server, listening)
     return 0

@@ -17,9 +17,10 @@ from adapters.mcp import stdio
 from adapters.mcp.desk import Desk
 from adapters.mcp.server import build_server
 from adapters.mcp.tools import all_tools
-from agentloop._canonical import encode
+from agentloop._canonical import decode, encode
 from graphstate import Adaptogen
-from tests.adapters.mcp.serving import GREETING, ROOT, WAIT_S, Line, environment, piped, started
+from graphstate.cli import main
+from tests.adapters.mcp.serving import GREETING, WAIT_S, Line, environment, piped, started
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -251,22 +252,16 @@ def test_killed_in_a_burst_of_calls_whatever_was_answered_is_there_and_nothing_i
 # ------------------------------------------------------------------------ the command line
 
 
-def run(*words: str, code: str = "") -> subprocess.CompletedProcess[bytes]:
-    program = (
-        [sys.executable, "-c", code] if code else [sys.executable, "-m", "graphstate.cli", "mcp", *words]
-    )
-    return subprocess.run(
-        program, env=environment(), cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, timeout=WAIT_S, check=False
-    )  # fmt: skip
-
-
 def test_without_the_extra_one_line_names_it(tmp_path: Path) -> None:
     path = str(tmp_path / "graph.db")
     code = (
         "import sys; sys.modules['mcp'] = None\n"
         f"from graphstate.cli import main; sys.exit(main(['mcp', '--db', {path!r}]))"
     )
-    done = run(code=code)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), stdin=subprocess.DEVNULL, capture_output=True,
+        timeout=WAIT_S, check=False,
+    )  # fmt: skip
     assert done.returncode == 2
     assert done.stdout == b""
     assert done.stderr.decode().splitlines() == [
@@ -278,21 +273,31 @@ def test_without_the_extra_one_line_names_it(tmp_path: Path) -> None:
     ("words", "code", "says"),
     [
         (["--port", "1"], 2, "--port goes with --http"),
+        (["extra"], 2, "does not take"),
         (["--trust", "nobody"], 1, "trust must be one of"),
         (["--read-only"], 1, "does not exist"),
-        (["--http", "--port", "99999"], 1, "port 99999"),
+        (["--http", "--port", "99999"], 1, "port must be an integer from 0 to 65535"),
         (["--tools", "memry"], 1, "tools must be one of memory, graph"),
         (["--embedder", "hashed"], 1, "did you mean 'hashing'"),
-        (["extra"], 2, "does not take"),
     ],
 )
 def test_a_wrong_command_line_says_what_is_wrong(
-    tmp_path: Path, words: list[str], code: int, says: str
+    tmp_path: Path, words: list[str], code: int, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = run("--db", str(tmp_path / "graph.db"), *words)
-    assert done.returncode == code
-    assert says in (done.stdout + done.stderr).decode()
-    assert b"Traceback" not in done.stderr
+    assert main(["mcp", "--db", str(tmp_path / "graph.db"), *words]) == code
+    out, err = capsys.readouterr()
+    assert says in (out if code == 1 else err)
+    assert err.count("\n") == (code == 2)
+    assert code == 2 or {"code", "message", "hint"} <= decode(out).keys()
+
+
+def test_without_a_client_there_is_nobody_to_serve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["mcp", "--db", str(tmp_path / "graph.db")]) == 2
+    assert "nobody to serve" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_read_only_changes_no_byte(tmp_path: Path) -> None:
