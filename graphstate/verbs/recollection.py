@@ -15,7 +15,7 @@ from graphstate.activation.embedding import aembed, node_text
 from graphstate.activation.selection import SMALL, Choice, Selection, pool_size, select
 from graphstate.activation.tokens import estimate_node
 from graphstate.errors import StoreError
-from graphstate.events import Draft, is_valid_id
+from graphstate.events import Draft
 from graphstate.model import (
     Absorbed,
     ActivationState,
@@ -40,6 +40,7 @@ from graphstate.verbs import arguments
 from graphstate.verbs.activation import Activating, context_of, state_of
 from graphstate.verbs.arguments import refuse
 from graphstate.verbs.embedding import query_vector
+from graphstate.verbs.memory import known
 from graphstate.verbs.pulsing import SUPPRESSED, Ask, asked, by_meaning, by_words, search
 from graphstate.verbs.verb import Verbs, query, verb
 
@@ -379,15 +380,17 @@ class Recollection(Verbs):
         return Recognition(known_as=None, by=None, similarity=0.0, resembles=tuple(found[:most]))
 
     @query
-    def explain(self, id: str) -> Explanation | None:
-        """Return what a memory is worth now and where that comes from, None if there is no such node.
+    def explain(self, id: str) -> Explanation:
+        """Return what a memory is worth now, where that comes from, and which searches showed it.
 
-        Reads at most the newest 1,000 searches of the file, to tell which of them showed it.
+        Reads at most the newest 1,000 searches of the file.
+
+        Raises:
+            VerbFailed: InvalidInput, NotFound.
         """
         store = self.store
-        node = store.projection.node(id) if is_valid_id(id) else None
-        if node is None:
-            return None
+        node = store.projection.node(known(store, id))
+        assert node is not None
         now = store.now()
         state, curves = state_of(store, node.id, now), store.projection.activations.curves
         half_lives = curves.half_lives(state.memory_class)
