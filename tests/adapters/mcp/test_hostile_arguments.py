@@ -48,7 +48,7 @@ ORDINARY: Mapping[str, dict[str, Any]] = {
     "graph_orient": {"vars": {}},
     "graph_render": {},
     "graph_recall": {
-        "id": "a", "kind": "state", "tag": "t", "status": "active", "text": "a", "like": "b", "limit": 3,
+        "id": "a", "kind": "state", "tag": "t", "status": "active", "text": "a", "like": "b", "as_of": 2**45, "limit": 3,
     },
     "graph_get_node": {"id": "a"},
     "graph_remember": {
