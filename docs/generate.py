@@ -20,6 +20,8 @@ sys.path.insert(0, str(HERE.parent))
 import msgspec  # noqa: E402 - the modules below are found through the path above
 
 from adapters.command.agent import _Options as CommandOptions  # noqa: E402
+from adapters.mcp.resources import RESOURCES  # noqa: E402
+from adapters.mcp.tools import Tool, graph_tools, memory_tools  # noqa: E402
 from adapters.openai.chat import _Options as OpenAIOptions  # noqa: E402
 from adapters.tools.shell import _Options as ShellOptions  # noqa: E402
 from agentloop._canonical import encode_text  # noqa: E402
@@ -678,12 +680,60 @@ def window() -> str:
     )
 
 
+# ------------------------------------------------------------------------------ tools of a server
+
+_MCP = """
+# What `adaptogen mcp` offers
+
+{note}
+
+[How to add it to a client](../how-to/mcp.md). A tool answers with `data`; a failure is an answer that is
+marked as an error and has `code`, `message`, `hint` and, where there are any, `details`. Arguments that
+are not in the table are refused, and `null` is the same as leaving one away.
+
+## Resources
+
+{resources}
+"""
+
+
+def mcp() -> str:
+    """The page about the tools of a server."""
+    resources = table(("address", "holds"), ((f"`{each.address}`", each.description) for each in RESOURCES))
+    lines = [_MCP.strip().format(note=NOTE, resources="\n".join(resources)), ""]
+    for heading, tools in (("memory", memory_tools()), ("graph", graph_tools())):
+        lines += [f"## Tools of the {heading}", ""]
+        for tool in tools:
+            lines += _tool(tool)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _tool(tool: Tool) -> list[str]:
+    does = "Reads" if tool.reads else "Changes, and may replace or remove" if tool.destructive else "Changes"
+    lines = [f"### {tool.name}", "", f"*{does}.*", "", *_paragraphs(tool.description), ""]
+    required = tool.schema.get("required", ())
+    rows = [
+        (f"`{name}`", _form(form), "required" if name in required else "", form.get("description", ""))
+        for name, form in tool.schema["properties"].items()
+    ]
+    return [*lines, *table(("argument", "type", "", "meaning"), rows), ""] if rows else lines
+
+
+def _form(form: Mapping[str, Any]) -> str:
+    if "enum" in form:
+        return ", ".join(f"`{word}`" for word in form["enum"])
+    if form.get("type") == "array":
+        return f"list of {_form(form.get('items', {}))}"
+    return str(form.get("type", "any JSON"))
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/adaptogen.md": adaptogen,
     "reference/graph-events.md": events,
     "reference/context.md": window,
     "reference/graph-verbs.md": graph_verbs,
     "reference/guards.md": guards,
+    "reference/mcp.md": mcp,
     "reference/orchestrator.md": orchestrator,
     "reference/task.md": task,
 }

@@ -146,6 +146,8 @@ class GraphMemory:
         if kind == "instruction" and trust not in GIVES_INSTRUCTIONS:
             kind = "fact"
         told = {
+            # What others remember under a kind of these, as a server's clients do, has no id of its own.
+            "id": node.id.removeprefix("memory:"),
             "created_at": node.created_at,
             **node.payload,
             "trust": trust,
@@ -165,7 +167,7 @@ class GraphMemory:
         once for each time that it changes.
         """
         said: Any = node.payload.get("trust") if isinstance(node.payload, dict) else None
-        claimed: Trust = said if said in TRUST_LEVELS else "import"
+        claimed: Trust = said if said in TRUST_LEVELS else node.trust
         if claimed not in GIVES_INSTRUCTIONS:
             return claimed  # it could only be less, which changes nothing
         known = self._trusted.get(node.id)

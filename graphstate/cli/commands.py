@@ -43,6 +43,8 @@ class Place(NamedTuple):
     path: str
     actor: str
     trust: str
+    key: bytes | None = None
+    debug: bool = False
 
 
 class Shown(NamedTuple):
@@ -76,6 +78,9 @@ class Command(NamedTuple):
     run: Callable[..., Any] | None = None
     #: `run` writes while it runs, and is told of ``--json`` as ``as_json``
     live: bool = False
+    #: who acts, and how far that is trusted, unless flags say otherwise
+    actor: str = "developer"
+    trust: str = "person"
     #: texts become vectors: the graph is opened with an embedder
     embeds: bool = False
 
@@ -223,6 +228,12 @@ def _import(place: Place, file: str, **options: Any) -> Shown:
     pinned = "" if done.pinned else " (unpinned)"
     left = f", {done.left_out} left out" if done.left_out else ""
     return Shown(done, f"{place.path}: {done.imported} events from {done.head}{pinned}{left}")
+
+
+def _mcp(place: Place, **options: Any) -> Shown:
+    from graphstate.cli.servers import serve
+
+    return Shown(None, exit_code=serve("mcp", place, **options), printed=True)
 
 
 def _branch(graph: Any, file: str) -> Any:
@@ -923,6 +934,25 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             run=_merge,
         ),
     ),
+    "serve": (
+        Command(
+            "mcp",
+            "let agents work with the graph by the Model Context Protocol, over standard input and output; "
+            "what they write is a model's unless --trust says otherwise",
+            "itself",
+            (),
+            (
+                Flag("http", "streamable HTTP on this machine instead", SWITCH),
+                Flag("port", "where it listens, 8765 if absent; 0 takes a free one", COUNT),
+                Flag("read-only", "offer only what changes nothing", SWITCH),
+                Flag("tools", "offer memory or graph alone; both if absent", TEXT),
+                EMBEDDER,
+            ),
+            run=_mcp,
+            actor="mcp",
+            trust="model",
+        ),
+    ),
 }
 
 COMMANDS: Mapping[str, Command] = {row.name: row for rows in GROUPS.values() for row in rows}
@@ -930,8 +960,8 @@ COMMANDS: Mapping[str, Command] = {row.name: row for rows in GROUPS.values() for
 #: Flags that every command takes. They are the program's, no verb sees them.
 EVERYWHERE = (
     Flag("db", "the file; else .agentloop/state.db here or above, else ./adaptogen.db", TEXT),
-    Flag("actor", "who acts, and whose cursor moves", TEXT),
-    Flag("trust", "developer, person, model, tool or import; person if absent", TEXT),
+    Flag("actor", "who acts, and whose cursor moves; developer if absent, of mcp mcp", TEXT),
+    Flag("trust", "developer, person, model, tool or import; person if absent, of mcp model", TEXT),
     Flag("key-file", "file whose bytes are the key of a keyed graph", TEXT),
     Flag("vectors", "show the numbers of vectors", SWITCH),
     Flag("json", "one line of JSON", SWITCH),

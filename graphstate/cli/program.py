@@ -137,7 +137,7 @@ def find_database() -> str:
 
 def _answer(command: Command, values: dict[str, Any], given: dict[str, str]) -> Shown:
     """Run the command on its file. What the verb or the file refuses becomes JSON and code 1."""
-    from graphstate.adaptogen import DEFAULT_ACTOR, Adaptogen
+    from graphstate.adaptogen import Adaptogen
     from graphstate.errors import OpenError, StoreError, VerbFailed, WrongKey
     from graphstate.model import to_json
     from graphstate.results import Fail, Ok
@@ -156,10 +156,10 @@ def _answer(command: Command, values: dict[str, Any], given: dict[str, str]) -> 
         hint = "create it with remember, or name another file with --db"
         return _failed("NotFound", f"there is no graph {path}", hint)
     embedder = values.pop("embedder", "stored") if command.embeds else None
-    actor, trust = given.get("actor", DEFAULT_ACTOR), given.get("trust", "person")
+    actor, trust = given.get("actor", command.actor), given.get("trust", command.trust)
     try:
         if command.opens == "itself":
-            answer = command.call(Place(path, actor, trust), values)
+            answer = command.call(Place(path, actor, trust, _key(given), "debug" in given), values)
         else:
             with Adaptogen.open(
                 path,

@@ -205,7 +205,7 @@ def chosen(
     if edge_id is not None:
         edge = named = known_edge(graph.store, edge_id)
         if to is not None and to != edge.dst:
-            refuse(f"edge {edge_id!r} leads to {edge.dst!r}, not to {to!r}")
+            refuse(f"edge {edge_id!r} leads to {edge.dst!r}, not to {to!r:.150}")
         to = edge.dst
     elif to is None:
         refuse("say where to: a node, or edge_id")

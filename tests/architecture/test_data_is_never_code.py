@@ -17,6 +17,8 @@ Rule: TypeAlias = Callable[[Module], Iterator[ast.AST]]
 PYTHON_DOOR = "agentloop.tasks.parts"
 #: They import what the literal table of a package names; test_public_names.py holds the tables.
 LAZY_DOORS = {"agentloop._lazy", "graphstate._lazy"}
+#: Loads the server that the name of a command stands for, from an installed package.
+SERVER_DOOR = "graphstate.cli.servers"
 
 #: The only modules that write SQL.
 SQL_MODULES = {
@@ -69,7 +71,7 @@ def evaluating_modules(module: Module) -> Iterator[ast.AST]:
 
 def computed_imports(module: Module) -> Iterator[ast.AST]:
     """A literal name is an import like any other; so is one below a package of ours."""
-    if module.name in {PYTHON_DOOR, *LAZY_DOORS}:
+    if module.name in {PYTHON_DOOR, SERVER_DOOR, *LAZY_DOORS}:
         return
     for call, name in calls(module.tree):
         loads_module = name.endswith("import_module") and not _is_ours(call.args[0])

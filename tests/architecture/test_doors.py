@@ -25,6 +25,9 @@ DOORS: dict[str, tuple[str, ...]] = {
     "openai": ("adapters.openai.",),
     "httpx2": ("adapters.openai.",),
     "py_trees": ("adapters.py_trees.",),
+    "mcp": ("adapters.mcp.",),
+    "pydantic": ("adapters.mcp.stdio",),
+    "uvicorn": ("adapters.mcp.http",),
     "aiostream": ("agentloop.streams.operators", "agentloop.streams.bridges"),
     "toktok": ("agentloop.context.tokens",),
     "snowballstemmer": ("agentloop.context.words",),
@@ -52,12 +55,21 @@ LATE = {
     "asyncio",
     "toktok",
     "snowballstemmer",
+    "mcp",
+    "pydantic",
+    "uvicorn",
 }
-IMPORTED_LATE = {"agentloop.streams.operators", "agentloop.cli.live"}
+IMPORTED_LATE = {
+    "agentloop.streams.operators",
+    "agentloop.cli.live",
+    "adapters.mcp.http",
+    "adapters.mcp.server",
+    "adapters.mcp.stdio",
+}
 
 #: Foreign packages that come with another one: the client sits on it and raises its errors; the
-#: validators take their references from it.
-COMES_WITH = {"httpx2": "openai", "referencing": "jsonschema"}
+#: validators take their references from it; the protocol's messages and its server are made of them.
+COMES_WITH = {"httpx2": "openai", "referencing": "jsonschema", "pydantic": "mcp", "uvicorn": "mcp"}
 
 
 def foreign(module: Module) -> Iterator[tuple[ast.stmt, str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from graphstate.adaptogen import Adaptogen
 
-__all__ = ("EXAMPLES", "sow")
+__all__ = ("ENDING", "EXAMPLES", "sow")
 
 #: Where the log of in.jsonl ends.
 ELSEWHERE = "1:0bae68582bfe0f9df7d6bd012231d3b0a22bb940c367a20990be54ed2f515315"
@@ -177,7 +177,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "lock": ("edge", "ab", "--reason", "agreed", "--cause", "c20"),
     "unlock": ("tunables", "--reason", "tuning", "--cause", "c21"),
     "locks": (),
+    "mcp": ("--http", "--port", "0", "--read-only", "--tools", "memory", "--embedder", "hashing"),
 }
+
+#: The commands that end by themselves; the others are served to somebody, and tested with him.
+ENDING = tuple(name for name in EXAMPLES if name != "mcp")
 
 
 def sow(path: Path) -> None:

@@ -14,7 +14,7 @@ from graphstate.cli.arguments import TEXT
 from graphstate.cli.commands import COMMANDS
 from graphstate.cli.output import visible
 from tests.corpora.read import naughty_strings, surrogates
-from tests.graphstate.cli.example_calls import EXAMPLES, sow
+from tests.graphstate.cli.example_calls import ENDING, EXAMPLES, sow
 from tests.tally import tally
 
 
@@ -80,7 +80,7 @@ def texts_of(name: str) -> list[int]:
     ]
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if EXAMPLES[name]])
+@pytest.mark.parametrize("name", [name for name in ENDING if EXAMPLES[name]])
 def test_in_every_place_a_text_is_data_or_refused(
     name: str, path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
