@@ -106,11 +106,11 @@ def _report(trial: OrderTrial) -> None:
 
 
 def table(trials: Sequence[OrderTrial]) -> str:
-    lines = [
-        f"| family | first run | last {LATE}: graph | less curious | listed | random"
-        + " | graph : listed | graph : random | all runs, graph : random |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    heads = (
+        "family", "first run", f"last {LATE}: graph", "less curious", "listed", "random",
+        "graph : listed", "graph : random", "all runs, graph : random",
+    )  # fmt: skip
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for trial in trials:
         late = {name: interval(trial.late(name)) for name in trial.costs}
         cells = [
