@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from agentloop.context.bm25 import Bm25Index, Document
 from benchmarks.learning.streams import Operation, Question, Remember, Retract, Supersede
 
-__all__ = ("BM25", "FullContext", "Hit", "MemorySystem", "Recency", "VectorSearch")
+__all__ = ("BM25", "Embed", "FullContext", "Hit", "MemorySystem", "Recency", "VectorSearch")
 
 Embed = Callable[[str], Sequence[float]]
 
