@@ -16,6 +16,7 @@ from graphstate.store.anchor import Sink
 from graphstate.store.db import Durability as DurabilityLevel
 from graphstate.store.placing import placed, remove_database
 from graphstate.verbs import arguments
+from graphstate.verbs.activation import Activating
 from graphstate.verbs.bundles import Bundles, Target
 from graphstate.verbs.composing import Composing
 from graphstate.verbs.durability import Durability
@@ -23,11 +24,14 @@ from graphstate.verbs.evolution import Evolution
 from graphstate.verbs.fsm import Moving
 from graphstate.verbs.governance import Governance
 from graphstate.verbs.intuition import Intuition
+from graphstate.verbs.learning import Learning
 from graphstate.verbs.memory import Memory
 from graphstate.verbs.observe import Observation
+from graphstate.verbs.recollection import Recollection
 from graphstate.verbs.reshaping import Reshaping
 from graphstate.verbs.soundness import Soundness
 from graphstate.verbs.structure import Structure
+from graphstate.verbs.succession import Succession
 from graphstate.verbs.verb import Verbs
 from graphstate.verbs.zones import Zones
 
@@ -372,6 +376,36 @@ class Adaptogen(Verbs):
     step = Intuition.step
     reward = Intuition.reward
     get_stat = Intuition.get_stat
+
+    # activation
+    reinforce = Activating.reinforce
+    reinforce_all = Activating.reinforce_all
+    suppress = Activating.suppress
+    release = Activating.release
+    bump_attention = Activating.bump_attention
+    effective = Activating.effective
+    activation = Activating.activation
+    top_activated = Activating.top_activated
+    register_memory_class = Activating.register_memory_class
+
+    # succession
+    supersede = Succession.supersede
+    unsupersede = Succession.unsupersede
+    consolidate = Succession.consolidate
+    expand = Succession.expand
+
+    # recollection
+    pulse = Recollection.pulse
+    apulse = Recollection.apulse
+    absorb = Recollection.absorb
+    working_memory = Recollection.working_memory
+    recognise = Recollection.recognise
+    explain = Recollection.explain
+
+    # learning
+    feedback = Learning.feedback
+    weights = Learning.weights
+    set_weights = Learning.set_weights
 
     # composing
     plan = Composing.plan

@@ -23,6 +23,7 @@ class EventType(NamedTuple):
 _NODE, _EDGE, _ZONE = "id of the node", "id of the edge", "name of the zone"
 _RULES = "list of [scope, id] of the rules that objected"
 _REASON = {"reason?": "why, as the caller said"}
+_AT = {"at": "when it happened, in ms; it counts from then on", **_REASON}
 #: Whoever has the same rules and vars can decide again and compare.
 _WHY = {
     "decision?": "digest of the trace",
@@ -58,6 +59,7 @@ EVENT_TYPES: Mapping[str, EventType] = {
             "tags": "list of texts",
             "status": "active, archived or deprecated",
             "embedding": "list of numbers, or null",
+            "memory?": "all that is known of where it comes from; what was known stays if it is absent",
         },
         "creates the node, or replaces it: its version grows by 1",
     ),
@@ -150,6 +152,56 @@ EVENT_TYPES: Mapping[str, EventType] = {
     ),
     "EdgesReweighted": EventType(
         {"weights": "object: learned weight by id of the edge"}, "sets what was learned on top of the weights"
+    ),
+    "memory.reinforced": EventType(
+        {
+            "id": _NODE,
+            "amount": "number, may be negative",
+            "context?": "name of a context it is reinforced in as well",
+            "outcome?": "shown, useful or harmful",
+            **_AT,
+        },
+        "the amount, faded from `at`, is added to the node's score, a share of it to its importance",
+    ),
+    "memory.suppressed": EventType(
+        {
+            "id": _NODE,
+            "amount": "number, negative to release",
+            "context?": "name of the context it is held back in; everywhere if absent",
+            **_AT,
+        },
+        "the amount, faded from `at`, is added to the node's inhibition",
+    ),
+    "memory.superseded": EventType(
+        {"new": _NODE, "old": _NODE, "edgeId": "id of the edge that is drawn", **_AT},
+        "draws the edge superseded_by from old to new; new inherits, old is ranked no more",
+    ),
+    "memory.consolidated": EventType(
+        {
+            "id": _NODE,
+            "sources": "list of ids of nodes",
+            "edges": "list of ids of the edges that are drawn, one for each source",
+            "amount": "how much each new source is held back",
+            **_AT,
+        },
+        "draws an edge consolidated_from to each new source and suppresses it; the node inherits from all",
+    ),
+    "memory.feedback": EventType(
+        {
+            "retrieval_id": "id of the search",
+            "id": _NODE,
+            "useful": "true or false",
+            "lr": "how far weights move",
+            "rule": "centred or additive",
+            "scope": "whose weights",
+            "signals": "object: what the search showed, each 0 to 1",
+            "at": "when, in milliseconds",
+        },
+        "moves the weights of these signals, and counts on the node; a second one about both does nothing",
+    ),
+    "memory.weights_set": EventType(
+        {"scope": "whose weights", "weights": "object: weight by signal", "at": "when, in milliseconds"},
+        "sets these weights; the others stay",
     ),
     "ConfigSet": EventType(
         {"key": "name of the tunable", "value": "its value", **_REASON}, "sets the tunable"

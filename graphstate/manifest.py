@@ -9,6 +9,7 @@ from graphstate.errors import HINTS
 from graphstate.event_types import EVENT_TYPES
 from graphstate.guards import OPERATORS, guide
 from graphstate.tunables import TUNABLES
+from graphstate.verbs.activation import Activating
 from graphstate.verbs.bundles import Bundles
 from graphstate.verbs.composing import Composing
 from graphstate.verbs.durability import Durability
@@ -16,11 +17,14 @@ from graphstate.verbs.evolution import Evolution
 from graphstate.verbs.fsm import Moving
 from graphstate.verbs.governance import Governance
 from graphstate.verbs.intuition import Intuition
+from graphstate.verbs.learning import Learning
 from graphstate.verbs.memory import Memory
 from graphstate.verbs.observe import Observation
+from graphstate.verbs.recollection import Recollection
 from graphstate.verbs.reshaping import Reshaping
 from graphstate.verbs.soundness import Soundness
 from graphstate.verbs.structure import Structure
+from graphstate.verbs.succession import Succession
 from graphstate.verbs.zones import Zones
 
 __all__ = ("VERBS", "describe")
@@ -38,6 +42,13 @@ VERBS: Mapping[type, tuple[str, ...]] = {
     ),
     Governance: ("set_enforcement", "lock_policy", "unlock_policy", "locks"),
     Intuition: ("suggest", "step", "reward", "get_stat"),
+    Activating: (
+        "reinforce", "reinforce_all", "suppress", "release", "bump_attention", "effective", "activation",
+        "top_activated", "register_memory_class",
+    ),
+    Succession: ("supersede", "unsupersede", "consolidate", "expand"),
+    Recollection: ("pulse", "apulse", "absorb", "working_memory", "recognise", "explain"),
+    Learning: ("feedback", "weights", "set_weights"),
     Composing: ("plan", "orient"),
     Evolution: ("optimize", "reweight", "self_iterate", "gc", "pin", "unpin"),
     Reshaping: ("split_state", "merge_states", "migrate"),

@@ -10,6 +10,8 @@ from msgspec import Struct, convert, field, to_builtins
 from graphstate._canonical import Json
 
 __all__ = (
+    "ActivationState",
+    "Attended",
     "Blocked",
     "Breakdown",
     "Changes",
@@ -37,7 +39,12 @@ __all__ = (
     "Orientation",
     "OnConflict",
     "Outcome",
+    "MemoryClass",
     "Planned",
+    "Provenance",
+    "Ranked",
+    "Reinforced",
+    "Superseded",
     "Proposal",
     "ProposalKind",
     "Recovery",
@@ -61,6 +68,16 @@ __all__ = (
     "ZoneProposal",
     "from_json",
     "to_json",
+    "Absorbed",
+    "Explanation",
+    "Likeness",
+    "Pulse",
+    "PulseHit",
+    "Recognition",
+    "Showing",
+    "Taught",
+    "Window",
+    "WindowItem",
 )
 
 Status: TypeAlias = Literal["active", "archived", "deprecated"]
@@ -73,6 +90,26 @@ T = TypeVar("T")
 OnConflict: TypeAlias = Literal["fail", "ours", "theirs"]
 
 Trust: TypeAlias = Literal["developer", "person", "model", "tool", "import"]
+
+
+MemoryClass: TypeAlias = Literal["episodic", "semantic", "procedural", "entity"]
+
+
+class Provenance(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known of where a memory comes from and how far it holds."""
+
+    #: how it fades; None as its kind does
+    memory_class: MemoryClass | None = None
+    #: 0..1; None is not tracked, which ranks as 1
+    confidence: float | None = None
+    source: str | None = None
+    #: milliseconds since the epoch; when it was true, which may be before it was remembered
+    observed_at: int | None = None
+    #: nodes it was made of
+    derived_from: tuple[str, ...] = ()
+    #: the node whose place it took last
+    supersedes: str | None = None
+    contradicts: tuple[str, ...] = ()
 
 
 class Node(Struct, frozen=True, kw_only=True):
@@ -92,6 +129,223 @@ class Node(Struct, frozen=True, kw_only=True):
     created_at: int = 0
     updated_at: int = 0
     embedding: tuple[float, ...] | None = None
+    #: how far what it holds is trusted: as its writer, and no more than what it was derived from
+    trust: Trust = "developer"
+    #: None if nothing is known
+    memory: Provenance | None = None
+
+
+class ActivationState(Struct, frozen=True, kw_only=True):
+    """How present a memory is at one moment. Values are from 0 to 1."""
+
+    id: str
+    #: the moment, in milliseconds since the epoch
+    at: int
+    #: short-term worth, faded to the moment
+    score: float
+    #: long-term worth
+    importance: float
+    #: what is subtracted from the score
+    inhibition: float
+    #: what this process has noticed and not yet remembered
+    attention: float
+    #: score plus attention less inhibition; 0 if another node took its place
+    effective: float
+    reinforcement_count: int
+    last_reinforced_at: int | None
+    #: how often it was shown, helped and harmed, as callers said
+    shown: int = 0
+    useful: int = 0
+    harmful: int = 0
+    memory_class: MemoryClass | None = None
+    superseded: bool = False
+    #: score and inhibition by context, where there are any
+    contexts: Mapping[str, float] = field(default_factory=dict)
+    inhibitions: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def usefulness(self) -> float:
+        """The chance that it helps, by what callers said: one half if nobody said anything."""
+        return (1 + self.useful) / (2 + self.useful + self.harmful)
+
+
+class Ranked(Struct, frozen=True):
+    """A place in the order of what is present now."""
+
+    id: str
+    effective: float
+    #: before inhibition and attention
+    score: float
+    superseded: bool = False
+
+
+class Reinforced(Struct, frozen=True, kw_only=True):
+    """How many reinforcements were recorded together."""
+
+    count: int
+
+
+class Attended(Struct, frozen=True, kw_only=True):
+    """What became of a node's attention."""
+
+    id: str
+    #: what is left of it here
+    attention: float
+    #: it became a reinforcement
+    promoted: bool
+
+
+class Superseded(Struct, frozen=True, kw_only=True):
+    """A node that took another one's place."""
+
+    new: str
+    old: str
+    edge_id: str
+    #: the moment up to which the old one was valid
+    valid_to: int
+
+
+class PulseHit(Struct, frozen=True, kw_only=True):
+    """One memory that a search found."""
+
+    id: str
+    score: float
+    kind: str = "state"
+    label: str = ""
+    #: semantic, lexical, graph, recency, usage, each 0..1; without those that the query cannot have
+    signals: Mapping[str, float] = field(default_factory=dict)
+    #: what each signal adds to the score, before confidence and inhibition
+    shares: Mapping[str, float] = field(default_factory=dict)
+    #: None is not tracked and counts as 1
+    confidence: float | None = None
+    inhibition: float = 0.0
+    #: what took its place, if it was asked for all the same
+    superseded_by: str | None = None
+    #: suppressed sources that were found instead of this, their consolidation
+    stands_for: tuple[str, ...] = ()
+
+
+class Pulse(Struct, frozen=True, kw_only=True):
+    """What a search found, best first."""
+
+    #: what feedback refers to
+    retrieval_id: str
+    at: int
+    scope: str
+    weights: Mapping[str, float]
+    hits: tuple[PulseHit, ...]
+    #: how many there were before the limit
+    found: int
+    #: how many nodes resembled the query itself
+    seeds: int
+    #: spreading met more nodes than it looks at
+    truncated: bool = False
+
+
+class Absorbed(Struct, frozen=True, kw_only=True):
+    """A search, and how much each memory was reinforced by it."""
+
+    pulse: Pulse
+    amounts: Mapping[str, float]
+
+
+class WindowItem(Struct, frozen=True, kw_only=True):
+    """One memory in a window, or one that did not fit, and why."""
+
+    id: str
+    #: base plus attention less inhibition
+    effective: float
+    base: float
+    attention: float
+    inhibition: float
+    #: likeness to the most similar one chosen before it
+    max_similarity: float
+    #: what it was ranked by
+    value: float
+    #: None if nothing asked for it
+    cost: float | None
+    decision: Literal["pinned", "chosen", "too dear"]
+    #: absent for what did not fit
+    node: Node | None = None
+    superseded: bool = False
+
+
+class Window(Struct, frozen=True, kw_only=True):
+    """What belongs into a context window now."""
+
+    #: what feedback refers to
+    retrieval_id: str
+    at: int
+    items: tuple[WindowItem, ...]
+    skipped: tuple[WindowItem, ...]
+    budget_used: float
+    #: memories that were looked at
+    looked_at: int
+
+
+class Taught(Struct, frozen=True, kw_only=True):
+    """A verdict, and the weights that hold after it."""
+
+    retrieval_id: str
+    id: str
+    useful: bool
+    scope: str
+    weights: Mapping[str, float]
+
+
+class Likeness(Struct, frozen=True, kw_only=True):
+    """A memory that resembles something."""
+
+    id: str
+    #: 0..1
+    similarity: float
+    #: words or meaning
+    by: Literal["words", "meaning"]
+
+
+class Recognition(Struct, frozen=True, kw_only=True):
+    """Whether something is known already, and what it might replace."""
+
+    #: the memory that holds the same, None if none does
+    known_as: str | None
+    by: Literal["content", "meaning"] | None
+    similarity: float
+    #: what is about the same but says something else, most similar first: candidates for `supersede`
+    resembles: tuple[Likeness, ...]
+
+
+class Showing(Struct, frozen=True, kw_only=True):
+    """One search that showed a memory."""
+
+    retrieval_id: str
+    at: int
+    #: 1 is the best
+    place: int
+    score: float
+    signals: Mapping[str, float]
+    #: what was said about it, None if nothing was
+    useful: bool | None
+
+
+class Explanation(Struct, frozen=True, kw_only=True):
+    """What a memory is worth now, and where that comes from."""
+
+    state: ActivationState
+    #: in milliseconds; 0 never fades
+    score_half_life_ms: float
+    importance_half_life_ms: float
+    #: how well it is kept if every use fades by a power of its age, 0..1; half-lives know no history
+    retention: float
+    #: where it comes from, None if nothing is known
+    memory: Provenance | None
+    trust: Trust
+    superseded_by: tuple[str, ...]
+    #: until when it held, None if it still does
+    valid_to: int | None
+    sources: tuple[str, ...]
+    consolidated_into: tuple[str, ...]
+    #: newest searches in the file that showed it
+    showings: tuple[Showing, ...]
 
 
 class Edge(Struct, frozen=True, kw_only=True):

@@ -33,18 +33,41 @@ from graphstate._canonical import Json, encode
 from graphstate.model import Edge, Enforcement, Trace
 
 __all__ = (
-    "ALLOWED", "TRUSTED", "Counts", "Decision", "Fence", "GuardReport", "Rule", "crosses", "decide",
-    "digest", "escalation", "settled", "speaks",
+    "ALLOWED", "TRUST", "TRUSTED", "Counts", "Decision", "Fence", "GuardReport", "Rule", "crosses", "decide",
+    "digest", "escalation", "lowest", "settled", "speaks", "written_trust",
 )  # fmt: skip
 
 #: Who may lock, unlock and change what is locked; everybody else is bound.
 TRUSTED = ("developer", "person")
+
+#: From the most trusted to the least.
+TRUST = ("developer", "person", "model", "tool", "import")
 
 RuleScope: TypeAlias = Literal["edge", "zone-intra", "zone-boundary"]
 _STRICTNESS: Mapping[Enforcement, int] = {"off": 0, "soft": 1, "hard": 2}
 _DECISIONS: Mapping[Enforcement, Literal["allow", "warn", "deny"]] = {
     "off": "allow", "soft": "warn", "hard": "deny",
 }  # fmt: skip
+
+
+def lowest(*levels: str | None) -> str:
+    """Return the least trusted level; one that nobody knows counts as the least of all."""
+    return TRUST[max(TRUST.index(level) if level in TRUST else len(TRUST) - 1 for level in levels)]
+
+
+def written_trust(before: str | None, by: str | None, *, rewritten: bool) -> str:
+    """Return how far a node is trusted that somebody wrote.
+
+    Only who is trusted raises it, by writing what the node holds anew.
+
+    Args:
+        before: The node's trust until now, None for a new one.
+        by: The writer's.
+        rewritten: Its label or payload is another one.
+    """
+    if before is None or (rewritten and by in TRUSTED):
+        return lowest(by)
+    return lowest(before, by)
 
 
 class Rule(NamedTuple):

@@ -54,7 +54,7 @@ _ASIDE = f"SELECT {_COLUMNS} FROM event_abandoned WHERE cut = ? ORDER BY no"
 _RECENT = """SELECT no & 0xFFFFFFFFFF, at, id, type, actor, trust, cause, CAST(body AS BLOB), hash FROM event
 WHERE no BETWEEN ?1 AND ?2
 AND (?3 IS NULL OR type = (SELECT no FROM term WHERE text = ?3))
-AND (?4 IS NULL OR ?4 IN (body ->> '$.id', body ->> '$.from', body ->> '$.to'))
+AND (?4 IS NULL OR ?4 IN (body ->> '$.id', body ->> '$.from', body ->> '$.to', body ->> '$.new', body ->> '$.old'))
 AND (?5 IS NULL OR ?5 IN (body ->> '$.id', body ->> '$.edgeId'))
 AND (?6 IS NULL OR actor = (SELECT no FROM term WHERE text = ?6))
 ORDER BY no DESC LIMIT ?7"""

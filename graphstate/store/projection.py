@@ -15,13 +15,19 @@ from typing import Any, Literal, TypeAlias
 from graphstate import scoring
 from graphstate._canonical import Json, encode_text
 from graphstate.events import GENESIS, Head, Row
-from graphstate.model import Edge, Node, Stat
+from graphstate.model import Edge, Node, Provenance, Stat
+from graphstate.policy import lowest, written_trust
+from graphstate.store.activation import CURVE_TUNABLES, SUPERSEDED_BY, Activations
 from graphstate.store.db import Database, SqlValue
 from graphstate.store.dependencies import Dependencies
 from graphstate.store.policies import Policies
+from graphstate.store.retrievals import Retrievals
 from graphstate.store.schema import GRAPH_NO, SHIFT
 from graphstate.store.snapshot import LOAD_ROW
 from graphstate.store.stored import as_stored, stored_json
+from graphstate.store.successions import Successions
+from graphstate.store.surroundings import Surroundings
+from graphstate.store.tables import FOLDED
 from graphstate.store.words import index_text
 from graphstate.tunables import DEFAULTS
 
@@ -41,10 +47,11 @@ REWARDS = 3
 _REMEMBERED = 700_000
 
 _NODE = """id, kind, label, payload, tags, status, version, created_seq, updated_seq,
-created_at, updated_at, embedding"""
+created_at, updated_at, embedding, trust, (SELECT json_array(p.memory_class, p.confidence, p.source,
+p.observed_at, p.derived_from, p.supersedes, p.contradicts) FROM provenance p WHERE p.no = n.no)"""
 _EDGE = """id, src, dst, kind, label, guard, enforcement, weight, learned_weight, version,
 created_seq, updated_seq, learned_enforcement"""
-_NODE_BY_ID = f"SELECT {_NODE} FROM node WHERE id = ?"
+_NODE_BY_ID = f"SELECT {_NODE} FROM node n WHERE id = ?"
 _EDGE_BY_ID = f"SELECT {_EDGE} FROM edge WHERE id = ?"
 _STAT = """x.visits, x.successes, x.failures, x.soft_violations, x.blocks, x.ema_reward, x.last_seq,
 x.rewarded_by, x.rewarded_move"""
@@ -57,9 +64,11 @@ e.learned_weight, e.version, e.created_seq, e.updated_seq, e.learned_enforcement
 FROM edge e LEFT JOIN node n ON n.id = e.dst LEFT JOIN experience x ON x.no = 2 * e.no + 1
 WHERE e.src = ? AND e.kind = 'transition' ORDER BY e.no"""
 
-_NODE_INSERT = "INSERT INTO node VALUES (NULL, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?) RETURNING no"
+_NODE_INSERT = "INSERT INTO node VALUES (NULL, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?) RETURNING no"
 _NODE_UPDATE = """UPDATE node SET kind = ?, label = ?, payload = ?, tags = ?, status = ?,
-version = version + 1, updated_seq = ?, updated_at = ?, embedding = ? WHERE no = ?"""
+version = version + 1, updated_seq = ?, updated_at = ?, embedding = ?, trust = ? WHERE no = ?"""
+_NODE_OLD = "SELECT no, tags, kind, status, label, payload, trust FROM node WHERE id = ?"
+_TRUSTS = "SELECT DISTINCT trust FROM node WHERE id IN (SELECT value FROM json_each(?))"
 _EDGE_INSERT = "INSERT INTO edge VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, 0.0, 1, ?, ?, NULL) RETURNING no"
 _EDGE_UPDATE = """UPDATE edge SET src = ?, dst = ?, kind = ?, label = ?, guard = ?, enforcement = ?,
 weight = ?, version = version + 1, updated_seq = ? WHERE id = ?"""
@@ -85,15 +94,15 @@ _TRAIL = """SELECT value ->> '$.edge', value ->> '$.to' FROM state WHERE key GLO
 ORDER BY value ->> '$.move' DESC LIMIT ?"""
 
 # Each begins at the most selective condition that is given.
-_RECALL_BY_ID = f"""SELECT {_NODE} FROM node WHERE id = ?1 AND (?2 IS NULL OR kind = ?2)
+_RECALL_BY_ID = f"""SELECT {_NODE} FROM node n WHERE id = ?1 AND (?2 IS NULL OR kind = ?2)
 AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4))
 AND (?5 IS NULL OR embedding IS NOT NULL) LIMIT ?6"""
-_RECALL_BY_TAG = f"""SELECT {_NODE} FROM node WHERE ?1 IS NULL
+_RECALL_BY_TAG = f"""SELECT {_NODE} FROM node n WHERE ?1 IS NULL
 AND no IN (SELECT node FROM node_tag WHERE tag = ?4) AND (?2 IS NULL OR kind = ?2)
 AND (?3 IS NULL OR status = ?3) AND (?5 IS NULL OR embedding IS NOT NULL) ORDER BY id LIMIT ?6"""
-_RECALL_BY_KIND = f"""SELECT {_NODE} FROM node WHERE kind = ?2 AND ?1 IS NULL AND ?4 IS NULL
+_RECALL_BY_KIND = f"""SELECT {_NODE} FROM node n WHERE kind = ?2 AND ?1 IS NULL AND ?4 IS NULL
 AND (?3 IS NULL OR status = ?3) AND (?5 IS NULL OR embedding IS NOT NULL) ORDER BY id LIMIT ?6"""
-_RECALL = f"""SELECT {_NODE} FROM node WHERE ?1 IS NULL AND ?2 IS NULL AND ?4 IS NULL
+_RECALL = f"""SELECT {_NODE} FROM node n WHERE ?1 IS NULL AND ?2 IS NULL AND ?4 IS NULL
 AND (?3 IS NULL OR status = ?3) AND (?5 IS NULL OR embedding IS NOT NULL) ORDER BY id LIMIT ?6"""
 _RECALL_TEXT = f"""SELECT {_NODE} FROM node_text t JOIN node n ON n.no = t.rowid
 WHERE t.text MATCH ?5 AND (?1 IS NULL OR id = ?1) AND (?2 IS NULL OR kind = ?2)
@@ -122,6 +131,7 @@ _CLEAR = (
     "DELETE FROM zone_member",
     "DELETE FROM rule",
     "DELETE FROM policy_lock",
+    *(table.clear for table in FOLDED),
     """DELETE FROM state WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*' OR key GLOB 'origin/*'
     OR key = 'rewards'""",
 )
@@ -171,11 +181,24 @@ def _stat_state(row: Sequence[Any]) -> StatState:
     return StatState(row[0]) if row[1] is None else StatState(*row)
 
 
+def _provenance(text: str | None) -> Provenance | None:
+    if text is None:
+        return None
+    with as_stored("where a node comes from"):
+        memory_class, confidence, source, observed_at, derived, supersedes, contradicts = stored_json(text)
+        return Provenance(
+            memory_class=memory_class, confidence=confidence, source=source, observed_at=observed_at,
+            derived_from=tuple(stored_json(derived)), supersedes=supersedes,
+            contradicts=tuple(stored_json(contradicts)),
+        )  # fmt: skip
+
+
 def _node(row: Sequence[Any]) -> Node:
     return Node(
         id=row[0], kind=row[1], label=row[2], payload=stored_json(row[3]), tags=tuple(stored_json(row[4])),
         status=row[5], version=row[6], created_seq=row[7], updated_seq=row[8], created_at=row[9],
         updated_at=row[10], embedding=None if row[11] is None else tuple(stored_json(row[11])),
+        trust=row[12], memory=_provenance(row[13]),
     )  # fmt: skip
 
 
@@ -196,6 +219,14 @@ class Projection:
         self.shape = 0
         #: zones, locks, and what happened to rules
         self.policies = Policies(db)
+        #: how much of each node is present, and in what order
+        self.activations = Activations(db, self.tunables)
+        #: which node took the place of which, and of which ones one was made
+        self.successions = Successions(db, self.activations, self._put_edge)
+        #: what searches showed, and what was learned from it
+        self.retrievals = Retrievals(db, self.activations, self.tunables)
+        #: what a search needs to know of nodes
+        self.surroundings = Surroundings(db)
         #: edges by their ends, and whether one more dependency would close a circle
         self.dependencies = Dependencies(db)
         self._fold: Mapping[str, Callable[[Row, dict[str, Json]], None]] = {
@@ -212,6 +243,9 @@ class Projection:
             "ConfigSet": self._config_set,
             "EnforcementChanged": self._enforcement_changed,
             **self.policies.folds,
+            **self.activations.folds,
+            **self.successions.folds,
+            **self.retrievals.folds,
             "StateRestored": self._state_restored,
             "TransitionMerged": self._transition_merged,
             "Forked": self._forked,
@@ -233,6 +267,8 @@ class Projection:
         self._status: dict[str, str] = {}
         self._tunables: dict[str, Json] | None = None
         self.policies.forget()
+        self.activations.forget()
+        self.retrievals.forget()
         self._rewards: list[list[Json]] | None = None
         # Not written yet: values of `state`, and the keys of changed statistics.
         self._unwritten: dict[str, str] = {}
@@ -319,38 +355,24 @@ class Projection:
         node_id, tags = body["id"], body["tags"]
         tag_text = encode_text(tags) if tags else "[]"
         embedding = None if body["embedding"] is None else encode_text(body["embedding"])
-        old = self._db.one("SELECT no, tags FROM node WHERE id = ?", (node_id,))
-        kind, label, payload, status = (
-            body["kind"],
-            body["label"],
-            encode_text(body["payload"]),
-            body["status"],
-        )
+        old = self._db.one(_NODE_OLD, (node_id,))
+        kind, label, status = body["kind"], body["label"], body["status"]
+        payload = encode_text(body["payload"])
         if old is None:
+            trust = self._trust(None, row, body, rewritten=True)
             new = self._db.one(
                 _NODE_INSERT,
-                (
-                    node_id,
-                    kind,
-                    label,
-                    payload,
-                    tag_text,
-                    status,
-                    row.seq,
-                    row.seq,
-                    row.at,
-                    row.at,
-                    embedding,
-                ),
-            )
+                (node_id, kind, label, payload, tag_text, status, row.seq, row.seq, row.at, row.at, embedding, trust),
+            )  # fmt: skip
             assert new is not None
             no, changed = new[0], bool(tags)
             self._out[node_id] = ()
             self._stats["node"][node_id] = StatState(2 * no)
         else:
             no, changed = old[0], old[1] != tag_text
+            trust = self._trust(old[6], row, body, rewritten=old[4:6] != (label, payload))
             self._db.run(
-                _NODE_UPDATE, (kind, label, payload, tag_text, status, row.seq, row.at, embedding, no)
+                _NODE_UPDATE, (kind, label, payload, tag_text, status, row.seq, row.at, embedding, trust, no)
             )
             if changed:
                 self._db.run(
@@ -361,8 +383,19 @@ class Projection:
             self._db.many("INSERT OR IGNORE INTO node_tag VALUES (?, ?)", [(tag, no) for tag in tags])
         self._status[node_id] = status
         self.shape += 1
+        if "memory" in body:
+            self.activations.set_provenance(no, body["memory"])
+        if old is not None and ("memory" in body or old[2:4] != (kind, status)):
+            self.activations.lane_changed(node_id)
         if "stat" in body:
             self._inherit("node", node_id, body["stat"], row.seq)
+
+    def _trust(self, before: str | None, row: Row, body: dict[str, Json], *, rewritten: bool) -> str:
+        trust = written_trust(before, row.trust, rewritten=rewritten)
+        sources = body["memory"].get("derived_from") if "memory" in body else None
+        if sources:
+            trust = lowest(trust, *(level for (level,) in self._db.all(_TRUSTS, (encode_text(sources),))))
+        return trust
 
     def _node_status_changed(self, row: Row, body: dict[str, Json]) -> None:
         self.shape += 1
@@ -371,6 +404,7 @@ class Projection:
             (body["status"], row.seq, row.at, body["id"]),
         )
         self._status[body["id"]] = body["status"]
+        self.activations.lane_changed(body["id"])
 
     def _edge_upserted(self, row: Row, body: dict[str, Json]) -> None:
         self.shape += 1
@@ -384,7 +418,9 @@ class Projection:
         edge_id, src, dst, kind = body["id"], body["src"], body["dst"], body["kind"]
         label, guard, enforcement, weight = body["label"], body["guard"], body["enforcement"], body["weight"]
         values = (src, dst, kind, label, guard, enforcement, float(weight))
-        old = self._db.one("SELECT src, dst, guard, enforcement, no, kind FROM edge WHERE id = ?", (edge_id,))
+        old = self._db.one(
+            "SELECT src, dst, guard, enforcement, no, kind, label FROM edge WHERE id = ?", (edge_id,)
+        )
         if old is not None:
             self._db.run(_EDGE_UPDATE, (*values, row.seq, edge_id))
             self.dependencies.removed(old[0], old[1], old[5])
@@ -394,6 +430,10 @@ class Projection:
             if old[:4] != (src, dst, guard, enforcement):
                 self._db.run("UPDATE edge SET learned_enforcement = NULL WHERE id = ?", (edge_id,))
                 self.policies.forget_rule("edge", edge_id)
+            if old[6] == SUPERSEDED_BY and old[0] != src:
+                self.activations.lane_changed(old[0])
+            if SUPERSEDED_BY in (label, old[6]):
+                self.activations.lane_changed(src)
             if old[:2] != (src, dst):  # what was learned belongs to the old ends
                 self._db.run("UPDATE edge SET learned_weight = 0.0 WHERE id = ?", (edge_id,))
                 self._drop_stat(edge_id, 2 * old[4] + 1)
@@ -405,6 +445,8 @@ class Projection:
         self._stats["edge"][edge_id] = StatState(2 * new[0] + 1)
         if kind == "transition" and src in self._out:
             self._out[src] += (edge,)
+        if label == SUPERSEDED_BY:
+            self.activations.lane_changed(src)
 
     def _edges_reweighted(self, row: Row, body: dict[str, Json]) -> None:
         for edge, learned in body["weights"].items():
@@ -429,13 +471,14 @@ class Projection:
 
     def _edge_removed(self, row: Row, body: dict[str, Json]) -> None:
         self.shape += 1
-        old = self._db.one("DELETE FROM edge WHERE id = ? RETURNING src, no, dst, kind", (body["id"],))
+        old = self._db.one("DELETE FROM edge WHERE id = ? RETURNING src, no, dst, kind, label", (body["id"],))
         if old is not None:
             self.dependencies.removed(old[0], old[2], old[3])
             self._forget_edge(body["id"], old[0])
             self.policies.forget_rule("edge", body["id"])
             self.policies.drop_lock("edge", body["id"])
             self._drop_stat(body["id"], 2 * old[1] + 1)
+            self.successions.edge_gone(old[1], old[0], old[2], old[4])
 
     def _enforcement_changed(self, row: Row, body: dict[str, Json]) -> None:
         scope, name, mode, learned = body["scope"], body["id"], body["mode"], body.get("learned", False)
@@ -507,6 +550,8 @@ class Projection:
             "INSERT OR REPLACE INTO tunable VALUES (?, ?)", (body["key"], encode_text(body["value"]))
         )
         self._tunables = None
+        if body["key"] in CURVE_TUNABLES:
+            self.activations.rank_all()
         self.policies.lock_moves("tunables", "*", row.seq)
 
     def _state_restored(self, row: Row, body: dict[str, Json]) -> None:
@@ -520,11 +565,16 @@ class Projection:
         # Numbers of events are those of this log.
         if table == "node":
             self._db.run(_RESTORE_TAGS, (no,))
-            self._db.run("UPDATE node SET created_seq = ?1, updated_seq = ?1 WHERE no = ?2", (row.seq, no))
+            self._db.run(
+                "UPDATE node SET created_seq = ?1, updated_seq = ?1, trust = ?3 WHERE no = ?2",
+                (row.seq, no, lowest(row.trust, body["row"][13])),
+            )
         elif table == "edge":
             self._db.run("UPDATE edge SET created_seq = ?1, updated_seq = ?1 WHERE no = ?2", (row.seq, no))
         elif table == "zone":
             self._db.run("UPDATE zone SET created_seq = ?1, updated_seq = ?1 WHERE no = ?2", (row.seq, no))
+        elif table in ("activation", "lens"):  # keys that somebody else made rank nothing here
+            self.activations.lane_changed(body["row"][1 if table == "activation" else 2])
         elif table == "experience":
             self._db.run("UPDATE experience SET last_seq = ? WHERE no = ? AND last_seq > 0", (row.seq, no))
 

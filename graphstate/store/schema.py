@@ -7,7 +7,8 @@ Truth is `event` (with the names it uses in `stream` and `term`). `node`, `node_
 `state` holds the small things that nearly every event changes, together on one page: the last
 event folded (``head``), where each actor stands and came from (``cursor/...``, ``trail/...``), the
 last ``rewards``, and what came from another graph (``origin/...``).
-The view `cursor` shows the former. `snapshot`, `checkpoint`, `first_result`, `event_abandoned`, `cut` and
+The view `cursor` shows the former. What is remembered of the worth of nodes stands in the tables of
+`tables.py`. `snapshot`, `checkpoint`, `first_result`, `event_abandoned`, `cut` and
 `meta` stand beside them. A stream whose oldest rows were removed begins after ``start_seq``, as the event ``start_record``
 says. The view `event_log` is for people: names and hex instead of numbers
 and bytes. `node_text` is the full-text index; it may lag behind and catches up from the log.
@@ -18,6 +19,7 @@ from __future__ import annotations
 from graphstate.errors import ForeignDatabase, IntegrityBroken, UnsupportedVersion
 from graphstate.events import GENESIS, GRAPH
 from graphstate.store.db import Database
+from graphstate.store.tables import TABLES
 
 __all__ = (
     "APPLICATION_ID",
@@ -34,7 +36,7 @@ __all__ = (
 
 #: "Gst8" in ASCII; SQLite tools and `file` show it.
 APPLICATION_ID = 0x47737438
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 #: The graph's own stream always has this number.
 GRAPH_NO = 1
@@ -72,7 +74,7 @@ _TABLES = (
     no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, label TEXT NOT NULL,
     payload TEXT NOT NULL, tags TEXT NOT NULL, status TEXT NOT NULL, version INTEGER NOT NULL,
     created_seq INTEGER NOT NULL, updated_seq INTEGER NOT NULL, created_at INTEGER NOT NULL,
-    updated_at INTEGER NOT NULL, embedding TEXT) STRICT""",
+    updated_at INTEGER NOT NULL, embedding TEXT, trust TEXT NOT NULL) STRICT""",
     "CREATE INDEX node_kind ON node (kind, id)",
     "CREATE TABLE node_tag (tag TEXT NOT NULL, node INTEGER NOT NULL, PRIMARY KEY (tag, node)) STRICT, WITHOUT ROWID",
     """CREATE TABLE edge (
@@ -119,6 +121,7 @@ _TABLES = (
     e.cause, e.body, lower(hex(e.hash)) AS hash
     FROM event e JOIN stream s ON s.no = e.no >> 40 JOIN term t ON t.no = e.type
     LEFT JOIN term a ON a.no = e.actor LEFT JOIN term r ON r.no = e.trust""",
+    *(statement for table in TABLES for statement in table.statements),
 )
 
 _FULL_TEXT = "CREATE VIRTUAL TABLE node_text USING fts5(text, content='', contentless_delete=1)"

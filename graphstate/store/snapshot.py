@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from graphstate.events import Head
 from graphstate.store.db import Database
+from graphstate.store.tables import FOLDED
 
 __all__ = ("LOAD_ROW", "Pin", "Snapshots", "Taken", "state_bytes")
 
@@ -21,7 +22,7 @@ __all__ = ("LOAD_ROW", "Pin", "Snapshots", "Taken", "state_bytes")
 KEPT = 2
 
 _DUMP = """SELECT '{"node":' || (SELECT json_group_array(json_array(no, id, kind, label, payload, tags, status, version,
-    created_seq, updated_seq, created_at, updated_at, embedding)) FROM (SELECT * FROM node ORDER BY no))
+    created_seq, updated_seq, created_at, updated_at, embedding, trust)) FROM (SELECT * FROM node ORDER BY no))
 || ',"edge":' || (SELECT json_group_array(json_array(no, id, src, dst, kind, label, guard, enforcement, weight,
     learned_weight, version, created_seq, updated_seq, learned_enforcement)) FROM (SELECT * FROM edge ORDER BY no))
 || ',"experience":' || (SELECT json_group_array(json_array(no, visits, successes, failures, soft_violations,
@@ -36,11 +37,12 @@ _DUMP = """SELECT '{"node":' || (SELECT json_group_array(json_array(no, id, kind
     ORDER BY scope, id))
 || ',"policy_lock":' || (SELECT json_group_array(json_array(scope, id, reason, actor, at, seq)) FROM (
     SELECT * FROM policy_lock ORDER BY scope, id))
-|| ',"tunable":' || (SELECT json_group_array(json_array(key, value)) FROM (SELECT * FROM tunable ORDER BY key)) || '}'"""
+|| ',"tunable":' || (SELECT json_group_array(json_array(key, value)) FROM (SELECT * FROM tunable ORDER BY key))"""
+_DUMP += "".join(f" || ',\"{table.name}\":' || {table.dump}" for table in FOLDED) + " || '}'"
 
 _LOAD = (
     """INSERT INTO node SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
-    value ->> 6, value ->> 7, value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12
+    value ->> 6, value ->> 7, value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13
     FROM json_each(?, '$.node')""",
     "INSERT INTO node_tag SELECT DISTINCT t.value, n.no FROM node n, json_each(n.tags) t WHERE ? IS NOT NULL",
     """INSERT INTO edge SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
@@ -56,6 +58,7 @@ _LOAD = (
     """INSERT INTO policy_lock SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4,
     value ->> 5 FROM json_each(?, '$.policy_lock')""",
     "INSERT INTO tunable SELECT value ->> 0, value ->> 1 FROM json_each(?, '$.tunable')",
+    *(table.load for table in FOLDED),
 )
 
 #: How one row of each table of a state is loaded, from ``{"node":[row]}``.

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from graphstate._canonical import Json, encode
+from graphstate.activation.attention import Attention
 from graphstate.bundle import Base
 from graphstate.errors import (
     Busy,
@@ -127,6 +128,8 @@ class Store:
         self._touched_text = False
         #: who is told of committed events
         self.feed = Feed()
+        #: what was noticed since the file was opened; no part of it
+        self.attention = Attention()
         #: The open transaction changes the graph's log.
         self._news = False
         self._cause: str | None = None

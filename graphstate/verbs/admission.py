@@ -10,15 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
+from graphstate.activation.composite import RULES
 from graphstate.bundle import parsed_head
-from graphstate.errors import shown
+from graphstate.errors import ErrorCode, shown
 from graphstate.store import Store
 from graphstate.verbs import arguments
+from graphstate.verbs.activation import MAX_AMOUNT, OUTCOMES
 from graphstate.verbs.arguments import MAX_LABEL, MAX_NAME, refuse
 from graphstate.verbs.intuition import MAX_REWARD
+from graphstate.verbs.learning import MAX_RATE, checked_signals, checked_weights
 from graphstate.verbs.memory import STATUSES, known
+from graphstate.verbs.provenance import check_provenance
 from graphstate.verbs.restoring import about, check_row
 from graphstate.verbs.structure import known_edge
+from graphstate.verbs.succession import refuse_circle
 from graphstate.verbs.values import (
     MAX_INT,
     SCOPES,
@@ -59,6 +64,8 @@ def _node_upserted(store: Store, body: Body) -> None:
         store, field(body, "id"), field(body, "kind"), field(body, "label"), field(body, "payload"),
         field(body, "tags"), field(body, "status"), field(body, "embedding"),
     )  # fmt: skip
+    if "memory" in body:
+        check_provenance(body["memory"])
     _inherited(body)
 
 
@@ -198,6 +205,64 @@ def _reward_applied(store: Store, body: Body) -> None:
         arguments.number(field(scope, "weight"), "weight of a scope", least=0, most=1)
 
 
+# ------------------------------------------------------------------------- memory
+
+
+def _happened(store: Store, body: Body) -> None:
+    arguments.whole(field(body, "at"), "at", least=-MAX_INT, most=MAX_INT)
+    arguments.number(body.get("amount", 0), "amount", least=-MAX_AMOUNT, most=MAX_AMOUNT)
+
+
+def _reinforced(store: Store, body: Body) -> None:
+    _suppressed(store, body)
+    if "outcome" in body:
+        arguments.choice(body["outcome"], "outcome", OUTCOMES)
+
+
+def _suppressed(store: Store, body: Body) -> None:
+    known(store, field(body, "id"))
+    field(body, "amount")
+    if "context" in body:
+        arguments.name(body["context"], "context")
+    _happened(store, body)
+
+
+def _superseded(store: Store, body: Body) -> None:
+    new, old = known(store, field(body, "new")), known(store, field(body, "old"))
+    arguments.identifier(field(body, "edgeId"), "edge id")
+    _happened(store, body)
+    refuse_circle(store, new, old)
+
+
+def _consolidated(store: Store, body: Body) -> None:
+    node, sources, edges = known(store, field(body, "id")), field(body, "sources"), field(body, "edges")
+    check_nodes(store, sources, "sources")
+    for edge in arguments.identifiers(edges, "edges"):
+        if store.projection.edge(edge) is not None:
+            refuse(f"edge {edge!r} exists", ErrorCode.DUPLICATE_ID)
+    if node in sources or len(edges) != len(set(sources)) or len(sources) != len(edges):
+        refuse(f"{node!r} must be made of different other nodes, by one edge each")
+    field(body, "amount")
+    _happened(store, body)
+
+
+def _feedback(store: Store, body: Body) -> None:
+    arguments.identifier(field(body, "retrieval_id"), "retrieval_id")
+    known(store, field(body, "id"))
+    _flag(field(body, "useful"), "useful")
+    arguments.number(field(body, "lr"), "lr", least=0, most=MAX_RATE)
+    arguments.choice(field(body, "rule"), "rule", RULES)
+    arguments.name(field(body, "scope"), "scope")
+    checked_signals(field(body, "signals"))
+    _happened(store, body)
+
+
+def _weights_set(store: Store, body: Body) -> None:
+    arguments.name(field(body, "scope"), "scope")
+    checked_weights(field(body, "weights"))
+    _happened(store, body)
+
+
 # ------------------------------------------------------------------------- settings and notes
 
 
@@ -271,6 +336,12 @@ EVENTS: Mapping[str, Event] = {
     "BlockedAttempt": Event(_blocked_attempt),
     "SoftViolation": Event(_soft_violation),
     "RewardApplied": Event(_reward_applied, moves=True),
+    "memory.reinforced": Event(_reinforced),
+    "memory.suppressed": Event(_suppressed),
+    "memory.superseded": Event(_superseded, _of("node", "old")),
+    "memory.consolidated": Event(_consolidated, _of("node", "id")),
+    "memory.feedback": Event(_feedback),
+    "memory.weights_set": Event(_weights_set, _of("weights", "scope")),
     "ConfigSet": Event(_config_set, _of("tunable", "key")),
     "Migrated": Event(_migrated),
     "Imported": Event(_imported),

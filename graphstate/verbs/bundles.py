@@ -19,6 +19,7 @@ from graphstate.bundle import (
 from graphstate.errors import ErrorCode, IntegrityBroken
 from graphstate.events import GENESIS, GRAPH, Draft, Head, Row
 from graphstate.model import Exported, Merged, OnConflict
+from graphstate.policy import lowest
 from graphstate.results import Fail, Ok, Result
 from graphstate.store import MEMORY, Store
 from graphstate.store.placing import placed, translated
@@ -125,7 +126,7 @@ class _Merge(Verbs):
         self, branch: Verbs, *, on_conflict: OnConflict, actor: str | None, cause: str | None
     ) -> Result[Merged]:
         # Most processes never merge, and a command waits for every import.
-        from graphstate.verbs.intake import STRATEGIES, Merging, changes, lowest, refused
+        from graphstate.verbs.intake import STRATEGIES, Merging, changes, refused
 
         arguments.choice(on_conflict, "on_conflict", STRATEGIES)
         by = self.actor if actor is None else arguments.identifier(actor, "actor")

@@ -14,6 +14,7 @@ from graphstate.bundle import Fact
 from graphstate.errors import ErrorCode, VerbFailed
 from graphstate.events import GRAPH, Draft, Row
 from graphstate.model import MergeConflict, OnConflict
+from graphstate.policy import lowest
 from graphstate.store import Store
 from graphstate.store.store import Adopted
 from graphstate.verbs import arguments
@@ -22,12 +23,9 @@ from graphstate.verbs.arguments import refuse
 from graphstate.verbs.locks import refuse_locked
 from graphstate.verbs.restoring import Order
 
-__all__ = ("STRATEGIES", "TRUST", "Intake", "Merging", "changes", "lowest", "refused")
+__all__ = ("STRATEGIES", "Intake", "Merging", "changes", "refused")
 
 STRATEGIES = ("fail", "ours", "theirs")
-
-#: From the most trusted to the least.
-TRUST = ("developer", "person", "model", "tool", "import")
 
 #: Conflicts that a report lists; the others are counted.
 LISTED = 100
@@ -42,11 +40,6 @@ _KINDS = {
 }
 #: What tells of a move along an edge; without that edge it teaches nothing.
 _ABOUT_EDGES = frozenset({"TransitionTaken", "TransitionMerged", "SoftViolation", "BlockedAttempt"})
-
-
-def lowest(*levels: str | None) -> str:
-    """Return the least trusted level; one that nobody knows counts as the least of all."""
-    return TRUST[max(TRUST.index(level) if level in TRUST else len(TRUST) - 1 for level in levels)]
 
 
 class Intake:

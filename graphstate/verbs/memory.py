@@ -5,17 +5,19 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from graphstate._canonical import Json, decode
 from graphstate.errors import ErrorCode
 from graphstate.events import Draft, is_valid_id
-from graphstate.model import Node, Status
+from graphstate.model import Node, Status, Trust
+from graphstate.policy import lowest
 from graphstate.results import Ok, Result
 from graphstate.store import Store
 from graphstate.store.words import indexed, node_words, words
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
+from graphstate.verbs.provenance import provenance
 from graphstate.verbs.verb import Verbs, catches_up_text, query, verb
 
 __all__ = ("KEEP", "Keep", "Memory", "expect", "known")
@@ -90,6 +92,7 @@ class Memory(Verbs):
         tags: Sequence[str] | None = None,
         status: Status | None = None,
         embedding: Sequence[float] | None = None,
+        memory: Mapping[str, Json] | None = None,
         expect_version: int | None = None,
         actor: str | None = None,
         cause: str | None = None,
@@ -102,6 +105,10 @@ class Memory(Verbs):
         Args:
             payload: Replaces the payload; None is ``{}``.
             patch: Changes the payload instead: null removes a key, objects merge.
+            memory: What is known of where it comes from: any of memory_class (episodic, semantic,
+                procedural, entity; None as its kind), confidence (0 to 1), source, observed_at
+                (ms), derived_from, supersedes, contradicts. What is not given stays, None takes
+                it away. A node derived from others is trusted no more than the least of them.
             expect_version: Fail with Conflict unless the node is at this version; 0 means
                 that it must not exist.
         """
@@ -127,13 +134,17 @@ class Memory(Verbs):
             "status": base.status if status is None else arguments.choice(status, "status", STATUSES),
             "embedding": base.embedding if embedding is None else arguments.embedding(embedding),
         }
+        if memory is not None:
+            body["memory"] = provenance(base.memory, memory)
         (row,) = self.record(Draft("NodeUpserted", body), actor=actor, cause=cause)
+        if old is not None or memory is not None:
+            return Ok(_present(self.store, known_id))
         return Ok(
             Node(
                 id=known_id, kind=body["kind"], label=body["label"], payload=value, tags=tuple(body["tags"]),
-                status=body["status"], version=current + 1, created_seq=old.created_seq if old else row.seq,
-                updated_seq=row.seq, created_at=old.created_at if old else row.at, updated_at=row.at,
-                embedding=None if body["embedding"] is None else tuple(body["embedding"]),
+                status=body["status"], created_seq=row.seq, updated_seq=row.seq, created_at=row.at,
+                updated_at=row.at, embedding=None if body["embedding"] is None else tuple(body["embedding"]),
+                trust=cast(Trust, lowest(row.trust)),
             )
         )  # fmt: skip
 
@@ -227,9 +238,13 @@ def _with_status(graph: Verbs, id: str, status: str, actor: str | None, cause: s
     node_id = known(graph.store, id)
     body = {"id": node_id, "status": arguments.choice(status, "status", STATUSES)}
     graph.record(Draft("NodeStatusChanged", body), actor=actor, cause=cause)
-    node = graph.store.projection.node(node_id)
+    return Ok(_present(graph.store, node_id))
+
+
+def _present(store: Store, id: str) -> Node:
+    node = store.projection.node(id)
     assert node is not None
-    return Ok(node)
+    return node
 
 
 def _comparable(nodes: Sequence[Node], vector: Sequence[float]) -> list[Node]:

@@ -10,12 +10,16 @@ from collections.abc import Callable, Mapping
 
 from graphstate._canonical import Json, NotJson, decode
 from graphstate.errors import shown
+from graphstate.policy import TRUST
 from graphstate.store import Store
 from graphstate.store.projection import REWARDS, TRAIL
+from graphstate.store.tables import FOLDED
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
 from graphstate.verbs.intuition import MAX_REWARD
+from graphstate.verbs.learning import checked_weights
 from graphstate.verbs.memory import known
+from graphstate.verbs.provenance import check_provenance
 from graphstate.verbs.values import (
     MAX_INT,
     SCOPES,
@@ -74,6 +78,7 @@ def _node_row(store: Store, row: list[Json]) -> None:
         store, name, kind, label, _json_column(payload, "payload"), _json_column(tags, "tags"), status,
         None if row[12] is None else _json_column(row[12], "embedding"),
     )  # fmt: skip
+    arguments.choice(row[13], "trust", TRUST)
     if store.projection.status(name) is not None:
         refuse(f"node {name!r} stands twice in the base")
     for value, what in ((no, "no"), (version, "version")):
@@ -180,6 +185,60 @@ def _rule_row(store: Store, row: list[Json]) -> None:
         whole(value, "a number of a rule")
 
 
+def _provenance_row(store: Store, row: list[Json]) -> None:
+    _, memory_class, confidence, source, observed, derived, supersedes, contradicts = row
+    told = {
+        "memory_class": memory_class, "confidence": confidence, "source": source, "observed_at": observed,
+        "derived_from": _json_column(derived, "derived_from"), "supersedes": supersedes,
+        "contradicts": _json_column(contradicts, "contradicts"),
+    }  # fmt: skip
+    check_provenance({part: value for part, value in told.items() if value not in (None, [])})
+
+
+def _activation_row(store: Store, row: list[Json]) -> None:
+    _, name, _, _, score, importance, anchor, inhibition, inhibited, count, reinforced, *outcomes = row
+    known(store, name)
+    for value in (score, importance, inhibition):
+        arguments.number(value, "a sum")
+    for value in (anchor, inhibited, reinforced):
+        if value is not None:
+            whole(value, "a time", -MAX_INT)
+    whole(anchor, "anchor", -MAX_INT)
+    for value in (count, *outcomes):
+        whole(value, "a number of activation")
+    if len(outcomes) != 3:
+        refuse("a row of activation counts three outcomes")
+
+
+def _lens_row(store: Store, row: list[Json]) -> None:
+    _, context, name, _, _, score, anchor, inhibition, inhibited = row
+    known(store, name)
+    arguments.name(context, "context")
+    for value in (score, inhibition):
+        arguments.number(value, "a sum")
+    whole(anchor, "anchor", -MAX_INT)
+    if inhibited is not None:
+        whole(inhibited, "inhibited_at", -MAX_INT)
+
+
+def _succession_row(store: Store, row: list[Json]) -> None:
+    _, at = row
+    whole(at, "at", -MAX_INT)
+
+
+def _signal_weight_row(store: Store, row: list[Json]) -> None:
+    scope, signal, weight = row
+    arguments.name(scope, "scope")
+    checked_weights({signal: weight})
+
+
+def _verdict_row(store: Store, row: list[Json]) -> None:
+    retrieval, node, useful = row
+    arguments.identifier(retrieval, "retrieval")
+    known(store, node)
+    arguments.whole(useful, "useful", least=0, most=1)
+
+
 #: Every table that a base may hold, with the check of one of its rows.
 STATE: Mapping[str, Callable[[Store, list[Json]], None]] = {
     "node": _node_row,
@@ -190,6 +249,12 @@ STATE: Mapping[str, Callable[[Store, list[Json]], None]] = {
     "zone": _zone_row,
     "zone_member": _zone_member_row,
     "rule": _rule_row,
+    "provenance": _provenance_row,
+    "activation": _activation_row,
+    "lens": _lens_row,
+    "succession": _succession_row,
+    "signal_weight": _signal_weight_row,
+    "verdict": _verdict_row,
 }
 
 #: Tables of a base that are left out.
@@ -200,7 +265,8 @@ class Order:
     """The rows of a base as they come: each key once, and experience only of what is there."""
 
     #: columns of the key, where it is not one
-    _KEYS: Mapping[str, int] = {"zone_member": 2, "rule": 2}
+    _KEYS: Mapping[str, int] = {"zone_member": 2, "rule": 2, **{table.name: table.key for table in FOLDED}}
+    _ABOUT: Mapping[str, str] = {table.name: table.about for table in FOLDED if table.about}
 
     def __init__(self) -> None:
         self._last: dict[str, list[Json]] = {}
@@ -215,3 +281,7 @@ class Order:
             self._known.add(2 * row[0] + (table == "edge"))
         elif table == "experience" and row[0] not in self._known:
             refuse(f"experience {row[0]} is of no node or edge")
+        elif table in self._ABOUT:
+            of_edge = self._ABOUT[table] == "edge"
+            if type(row[0]) is not int or 2 * row[0] + of_edge not in self._known:
+                refuse(f"row {shown(row[0])} of {table} is of no {self._ABOUT[table]}")

@@ -10,6 +10,9 @@ from graphstate._canonical import encode_text
 from graphstate.errors import ErrorCode, StoreError, VerbFailed, shown
 from graphstate.events import GRAPH, Draft, Row
 from graphstate.model import (
+    Absorbed,
+    ActivationState,
+    Attended,
     Checkpoint,
     Collected,
     Compaction,
@@ -23,6 +26,7 @@ from graphstate.model import (
     Outcome,
     Planned,
     Recovery,
+    Reinforced,
     Repair,
     Rewarded,
     Reweighted,
@@ -30,6 +34,8 @@ from graphstate.model import (
     Snapshot,
     Split,
     Step,
+    Superseded,
+    Taught,
     Zone,
     ZoneProposal,
     from_json,
@@ -72,6 +78,12 @@ _RESULTS: Mapping[str, type] = {
         Split,
         MergedStates,
         Migrated,
+        ActivationState,
+        Attended,
+        Reinforced,
+        Superseded,
+        Absorbed,
+        Taught,
     )
 }
 

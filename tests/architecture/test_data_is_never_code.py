@@ -22,15 +22,20 @@ LAZY_DOOR = "agentloop._lazy"
 SQL_MODULES = {
     f"graphstate.store.{name}"
     for name in (
+        "activation",
         "db",
         "dependencies",
         "log",
         "policies",
         "projection",
+        "retrievals",
         "schema",
         "snapshot",
         "store",
+        "successions",
+        "surroundings",
         "survey",
+        "tables",
     )
 }
 

@@ -48,7 +48,10 @@ _SEQS = {"node": (8, 9), "edge": (11, 12), "experience": (7,), "zone": (7, 8)}
 
 
 def live(graph: Adaptogen) -> dict[str, Any]:
-    """The live state, but for the numbers of events and for what tells where it came from."""
+    """The live state, but for the numbers of events and for what tells where it came from.
+
+    How far nodes are trusted is left out too: what is taken over is trusted less.
+    """
     graph.store.begin_read()
     try:
         state: dict[str, Any] = decode(state_bytes(graph.store._db))
@@ -58,6 +61,8 @@ def live(graph: Adaptogen) -> dict[str, Any]:
         for row in state.get(table, ()):
             for column in columns:
                 row[column] = row[column] > 0
+    for row in state["node"]:
+        del row[13]
     state["state"] = [
         [key, encode_text([value for _, value in decode(text)]) if key == "rewards" else text]
         for key, text in state["state"]

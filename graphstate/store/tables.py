@@ -1,0 +1,112 @@
+"""The tables of the memory, each in one row: created, dumped, loaded, cleared and taken in from it.
+
+`FOLDED` is made from the stream ``graph`` and is part of its state: of snapshots, of the digest
+that compares two projections, of what a compacted bundle begins with. `BESIDE` is not: it may be
+lost without a loss of truth. The statements that fill them stand where they are folded.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ("BESIDE", "FOLDED", "TABLES", "Table")
+
+
+class Table(NamedTuple):
+    """One table of the state, or beside it."""
+
+    name: str
+    #: names and types, as SQLite is told
+    columns: str
+    #: how many of the first columns are the key
+    key: int = 1
+    indexes: tuple[str, ...] = ()
+    #: whose number the first column is, node or edge; empty if it is none
+    about: str = "node"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.split()[0] for column in self.columns.split(", "))
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """What creates it."""
+        if self.key == 1:
+            return (f"CREATE TABLE {self.name} ({self.columns}) STRICT", *self.indexes)
+        key = ", ".join(self.names[: self.key])
+        return (
+            f"CREATE TABLE {self.name} ({self.columns}, PRIMARY KEY ({key})) STRICT, WITHOUT ROWID",
+            *self.indexes,
+        )
+
+    @property
+    def dump(self) -> str:
+        """An expression for all rows as JSON text, in the order of the key."""
+        names, key = ", ".join(self.names), ", ".join(self.names[: self.key])
+        return (
+            f"(SELECT json_group_array(json_array({names})) FROM (SELECT * FROM {self.name} ORDER BY {key}))"
+        )
+
+    @property
+    def load(self) -> str:
+        """A statement that fills it from a state."""
+        values = ", ".join(f"value ->> {place}" for place in range(len(self.names)))
+        return f"INSERT INTO {self.name} SELECT {values} FROM json_each(?, '$.{self.name}')"
+
+    @property
+    def clear(self) -> str:
+        return f"DELETE FROM {self.name}"
+
+
+#: What is known of where a node comes from; nodes of which nothing is known have no row.
+_PROVENANCE = Table(
+    "provenance",
+    "no INTEGER PRIMARY KEY, memory_class TEXT, confidence REAL, source TEXT, observed_at INTEGER, "
+    "derived_from TEXT NOT NULL, supersedes TEXT, contradicts TEXT NOT NULL",
+)
+
+# `lane` says which other rows one is ranked with: the class of the node, plus 8 if it is superseded;
+# null if it was set aside. Within a lane `rank_key` orders at every moment alike.
+_ACTIVATION = Table(
+    "activation",
+    "no INTEGER PRIMARY KEY, id TEXT NOT NULL, lane INTEGER, rank_key REAL, score REAL NOT NULL, "
+    "importance REAL NOT NULL, anchor INTEGER NOT NULL, inhibition REAL NOT NULL, inhibited_at INTEGER, "
+    "reinforcement_count INTEGER NOT NULL, last_reinforced_at INTEGER, shown INTEGER NOT NULL, "
+    "useful INTEGER NOT NULL, harmful INTEGER NOT NULL",
+    indexes=("CREATE INDEX activation_rank ON activation (lane, rank_key DESC, id)",),
+)
+_LENS = Table(
+    "lens",
+    "no INTEGER NOT NULL, context TEXT NOT NULL, id TEXT NOT NULL, lane INTEGER, rank_key REAL, "
+    "score REAL NOT NULL, anchor INTEGER NOT NULL, inhibition REAL NOT NULL, inhibited_at INTEGER",
+    key=2,
+    indexes=("CREATE INDEX lens_rank ON lens (context, lane, rank_key DESC, id) WHERE rank_key IS NOT NULL",),
+)
+#: When an edge ``superseded_by`` was made.
+_SUCCESSION = Table("succession", "no INTEGER PRIMARY KEY, at INTEGER NOT NULL", about="edge")
+
+_OF_ACTIVATION = (_PROVENANCE, _ACTIVATION, _LENS, _SUCCESSION)
+# What recollection learns: weights by scope, and what was said about what a search showed.
+_OF_RECOLLECTION = (
+    Table(
+        "signal_weight", "scope TEXT NOT NULL, signal TEXT NOT NULL, weight REAL NOT NULL", key=2, about=""
+    ),
+    Table("verdict", "retrieval TEXT NOT NULL, node TEXT NOT NULL, useful INTEGER NOT NULL", key=2, about=""),
+)
+# What is made of texts and vectors.
+_OF_EMBEDDING: tuple[Table, ...] = ()
+
+#: Part of the state, in the order in which a bundle brings them.
+FOLDED = (*_OF_ACTIVATION, *_OF_RECOLLECTION, *_OF_EMBEDDING)
+
+#: No part of the state: what was retrieved, what is still to be sent.
+BESIDE = (
+    Table(
+        "retrieval",
+        "no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, at INTEGER NOT NULL, told TEXT NOT NULL",
+        about="",
+    ),
+)
+
+#: All of them.
+TABLES = (*FOLDED, *BESIDE)

@@ -1,0 +1,304 @@
+"""One search of the memory: seeds by meaning and by words, what they warm up, one score for each.
+
+Everything is read in one moment. The arithmetic is that of `graphstate.activation`; here it is
+decided what is asked of the tables, and what stands for what: a memory that was superseded or
+set aside is left out, a suppressed source is represented by its consolidation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from graphstate._canonical import decode
+from graphstate.activation.composite import composite
+from graphstate.activation.decay import factor
+from graphstate.activation.spreading import MAX_DEPTH, Link, spread
+from graphstate.model import Pulse, PulseHit
+from graphstate.store import Store
+from graphstate.store.activation import SUPERSEDED_BY
+from graphstate.store.retrievals import GLOBAL, Retrieval, Shown
+from graphstate.store.successions import CONSOLIDATED_FROM
+from graphstate.store.surroundings import Direction, Fact
+from graphstate.store.words import indexed, node_words, words
+from graphstate.verbs import arguments
+from graphstate.verbs.arguments import refuse
+
+__all__ = ("SUPPRESSED", "Ask", "asked", "by_meaning", "by_words", "search")
+
+#: From this inhibition on a memory passes nothing on, and is not reinforced by being found.
+SUPPRESSED = 0.5
+
+#: Nodes of one level of spreading that a search looks at.
+FRONTIER = 500
+
+MAX_SEEDS = 1_000
+
+#: Different words of a query that are searched for.
+MAX_WORDS = 64
+
+_DIRECTIONS = ("out", "in", "both")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A search, checked."""
+
+    text: str | None
+    vector: Sequence[float] | None
+    limit: int
+    scope: str
+    context: str | None
+    seeds: int
+    semantic_threshold: float
+    threshold: float
+    depth: int
+    decay: float
+    fan_beta: float
+    #: None follows every edge but those to the sources of a consolidation
+    gains: Mapping[str, float] | None
+    direction: Direction
+    include_superseded: bool
+    as_of: int | None
+    gamma: float
+    normalise: bool
+
+
+def asked(
+    store: Store,
+    query: str | Sequence[float],
+    vector: Sequence[float] | None = None,
+    *,
+    limit: int | None = None,
+    scope: str = GLOBAL,
+    context: str | None = None,
+    seeds: int = 50,
+    semantic_threshold: float = 0.0,
+    threshold: float | None = None,
+    depth: int | None = None,
+    decay: float | None = None,
+    fan_beta: float = 0.5,
+    edge_types: Iterable[str] | Mapping[str, float] | None = None,
+    direction: Direction = "out",
+    include_superseded: bool = False,
+    as_of: int | None = None,
+    gamma: float = 1.0,
+    normalise: bool = True,
+) -> Ask:
+    """Check a search, and fill in the settings of the graph.
+
+    Raises:
+        VerbFailed: InvalidInput.
+    """
+    text = query if isinstance(query, str) else None
+    if text is not None:
+        arguments.text(text, "query", arguments.MAX_SEARCH)
+    elif vector is not None:
+        refuse("the query is a vector already, so vector must be absent")
+    given, settings = vector if text is not None else query, store.projection.tunables()
+    return Ask(
+        text=text,
+        vector=None if given is None else arguments.embedding(given),
+        limit=arguments.limit(limit, 20),
+        scope=arguments.name(scope, "scope"),
+        context=None if context is None else arguments.name(context, "context"),
+        seeds=arguments.whole(seeds, "seeds", least=1, most=MAX_SEEDS),
+        semantic_threshold=arguments.number(semantic_threshold, "semantic_threshold", least=-1, most=1),
+        threshold=settings["pulseThreshold"] if threshold is None else arguments.number(threshold, "threshold"),
+        depth=settings["spreadDepth"] if depth is None else arguments.whole(depth, "depth", least=0, most=MAX_DEPTH),
+        decay=settings["spreadDecay"] if decay is None else arguments.number(decay, "decay", least=0, most=1),
+        fan_beta=arguments.number(fan_beta, "fan_beta", least=0, most=1),
+        gains=_gains(edge_types),
+        direction=_DIRECTION[arguments.choice(direction, "direction", _DIRECTIONS)],
+        include_superseded=include_superseded,
+        as_of=None if as_of is None else arguments.whole(as_of, "as_of", least=-(2**53), most=2**53),
+        gamma=arguments.number(gamma, "gamma", least=0, most=10),
+        normalise=normalise,
+    )  # fmt: skip
+
+
+_DIRECTION: Mapping[str, Direction] = {"out": "out", "in": "in", "both": "both"}
+
+
+def _gains(edge_types: Iterable[str] | Mapping[str, float] | None) -> Mapping[str, float] | None:
+    if edge_types is None:
+        return None
+    if isinstance(edge_types, str):
+        refuse("edge_types must be a list of types, or an object of gains by type, not a text")
+    gains = edge_types if isinstance(edge_types, Mapping) else dict.fromkeys(edge_types, 1.0)
+    return {
+        arguments.text(name, "an edge type", arguments.MAX_LABEL): arguments.number(gain, "a gain", least=0, most=1)
+        for name, gain in gains.items()
+    }  # fmt: skip
+
+
+# ------------------------------------------------------------------------------ seeds
+
+
+def by_meaning(store: Store, vector: Sequence[float] | None, limit: int, above: float) -> dict[str, float]:
+    """Return the nearest nodes with their cosines, all above a threshold."""
+    if vector is None:
+        return {}
+    try:
+        hits = store.projection.vectors.search(vector, limit, above=max(0.0, above))
+    except ValueError as error:
+        refuse(str(error))
+    return {hit.id: min(1.0, hit.similarity) for hit in hits}
+
+
+def by_words(store: Store, text: str | None, limit: int) -> dict[str, float]:
+    """Return the nodes that share words with a text, each with a signal from 0 to 1.
+
+    In the order of BM25; the best one's signal is its share of the words, and the others have
+    theirs in proportion. Without the index every node is read, and each has its share.
+    """
+    wanted = list(dict.fromkeys(words(text or "")))[:MAX_WORDS]
+    if not wanted:
+        return {}
+    if not store.text_is_current():
+        return _by_reading(store, set(wanted), limit)
+    surroundings = store.projection.surroundings
+    ranked = surroundings.matching(" OR ".join(f'"{indexed(word)}"' for word in wanted), limit)
+    if not ranked:
+        return {}
+    best, top = ranked[0]
+    ((_, label, payload, tags),) = surroundings.content([best])
+    share = len(set(wanted).intersection(node_words(label, decode(payload), decode(tags)))) / len(wanted)
+    return {node: share * (score / top if top > 0 else 1.0) for node, score in ranked}
+
+
+def _by_reading(store: Store, wanted: Collection[str], limit: int) -> dict[str, float]:
+    shares: list[tuple[float, str]] = []
+    for node in store.projection.recall(id=None, kind=None, status=None, tag=None, limit=-1):
+        common = len(set(wanted).intersection(node_words(node.label, node.payload, node.tags)))
+        if common:
+            shares.append((-common / len(wanted), node.id))
+    return {node: -share for share, node in sorted(shares)[:limit]}
+
+
+# ------------------------------------------------------------------------------ the search
+
+
+class _Search:
+    """The state of one search."""
+
+    def __init__(self, store: Store, ask: Ask, now: int) -> None:
+        self._store, self._ask, self._now = store, ask, now
+        projection = store.projection
+        self._surroundings, self._curves = projection.surroundings, projection.activations.curves
+        self.weights = projection.retrievals.weights(ask.scope)
+        self._recency_ms = projection.tunables()["recencyHalfLifeMs"]
+        self._facts: dict[str, Fact] = {}
+        self.truncated = False
+
+    def _know(self, ids: Iterable[str]) -> None:
+        new = [node for node in ids if node not in self._facts]
+        if new:
+            self._facts |= self._surroundings.facts(new, context=self._ask.context, as_of=self._ask.as_of)
+
+    def _barred(self, node: str) -> bool:
+        fact = self._facts.get(node)
+        return fact is not None and (
+            fact.superseded_by is not None or fact.inhibited(self._now, self._curves) >= SUPPRESSED
+        )
+
+    def _links(self, sources: Collection[str]) -> list[Link]:
+        """Return what is passed on: by a suppressed or superseded node only to what took its place."""
+        self._know(sources)
+        barred = {node for node in sources if self._barred(node)}
+        free = [node for node in sources if node not in barred]
+        found = self._surroundings.links(free, direction=self._ask.direction, strength=self._strength)
+        if barred and self._strength(SUPERSEDED_BY, 1.0):
+            found += [
+                Link(node, successor)
+                for node in sorted(barred)
+                if (successor := self._facts[node].superseded_by) is not None
+            ]
+        return found
+
+    def _strength(self, edge_type: str, weight: float) -> float:
+        # A weight above 1 makes a move likelier; an association it does not make stronger than itself.
+        gains = self._ask.gains
+        gain = float(edge_type != CONSOLIDATED_FROM) if gains is None else gains.get(edge_type, 0.0)
+        return gain * min(1.0, max(0.0, weight))
+
+    def hits(self) -> tuple[list[PulseHit], int]:
+        """Return what was found, best first, and how many nodes it began at."""
+        ask = self._ask
+        semantic = by_meaning(self._store, ask.vector, ask.seeds, ask.semantic_threshold)
+        lexical = by_words(self._store, ask.text, ask.seeds)
+        strengths = {node: max(semantic.get(node, 0.0), lexical.get(node, 0.0)) for node in {**semantic, **lexical}}
+        around = spread(
+            strengths, self._links, depth=ask.depth, decay=ask.decay, fan_beta=ask.fan_beta, frontier=FRONTIER
+        )
+        self.truncated = around.truncated
+        self._know([*strengths, *around.reached])
+        told: dict[str, dict[str, float]] = {}
+        for name, part in (("semantic", semantic), ("lexical", lexical), ("graph", around.reached)):
+            for node, value in part.items():
+                told.setdefault(node, {})[name] = min(1.0, value)
+        stand_ins = self._folded(told)
+        scored = [self._hit(node, signals, stand_ins.get(node, ())) for node, signals in told.items()]
+        kept = [hit for hit in scored if hit is not None and hit.score > ask.threshold]
+        kept.sort(key=lambda hit: (-hit.score, hit.id))
+        return kept, len(strengths)
+
+    def _folded(self, told: dict[str, dict[str, float]]) -> dict[str, tuple[str, ...]]:
+        """Let consolidations take over what reached their suppressed sources."""
+        stands_for: dict[str, tuple[str, ...]] = {}
+        for _ in range(MAX_DEPTH):  # a consolidation may itself have been consolidated
+            suppressed = [
+                node
+                for node in told
+                if (fact := self._facts.get(node)) and fact.inhibited(self._now, self._curves) > 0
+            ]
+            summaries = self._surroundings.summaries(suppressed) if suppressed else {}
+            if not summaries:
+                break
+            for source, summary in summaries.items():
+                signals = told.setdefault(summary, {})
+                for name, value in told.pop(source, {}).items():
+                    signals[name] = max(value, signals.get(name, 0.0))
+                stands_for[summary] = (*stands_for.get(summary, ()), source, *stands_for.pop(source, ()))
+            self._know(told)
+        return stands_for
+
+    def _hit(self, node: str, found: Mapping[str, float], stands_for: tuple[str, ...]) -> PulseHit | None:
+        fact, ask, now = self._facts.get(node), self._ask, self._now
+        if fact is None or not fact.active or (ask.as_of is not None and fact.since > ask.as_of):
+            return None
+        if fact.superseded_by is not None and not ask.include_superseded:
+            return None
+        signals = {"semantic": found.get("semantic", 0.0)} if ask.vector is not None else {}
+        if ask.text is not None:
+            signals["lexical"] = found.get("lexical", 0.0)
+        signals["graph"] = found.get("graph", 0.0)
+        signals["recency"] = factor(now - fact.created_at, self._recency_ms)
+        signals["usage"] = fact.usage(now, self._curves, lens=ask.context is not None)
+        inhibition = fact.inhibited(now, self._curves)
+        score = composite(
+            signals, self.weights, inhibition=inhibition, gamma=ask.gamma, normalise=ask.normalise,
+            confidence=1.0 if fact.confidence is None else fact.confidence,
+        )  # fmt: skip
+        return PulseHit(
+            id=node, score=score.total, kind=fact.kind, label=fact.label, signals=signals, shares=score.shares,
+            confidence=fact.confidence, inhibition=inhibition, superseded_by=fact.superseded_by,
+            stands_for=stands_for,
+        )  # fmt: skip
+
+
+def search(store: Store, ask: Ask, now: int) -> Pulse:
+    """Search the memory. The answer is remembered for feedback as long as the graph is open."""
+    running = _Search(store, ask, now)
+    hits, seeds = running.hits()
+    shown = hits[: ask.limit]
+    name = store.ids.next("R")
+    store.projection.retrievals.remember(
+        Retrieval(
+            name, now, ask.scope, ask.text or "", tuple(Shown(hit.id, hit.score, hit.signals) for hit in shown)
+        )
+    )
+    return Pulse(
+        retrieval_id=name, at=now, scope=ask.scope, weights=running.weights, hits=tuple(shown), found=len(hits),
+        seeds=seeds, truncated=running.truncated,
+    )  # fmt: skip
