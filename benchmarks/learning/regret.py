@@ -23,7 +23,7 @@ from benchmarks.learning.metrics import reciprocal_rank
 from benchmarks.learning.streams import DAY, Question, make_stream
 from benchmarks.learning.trial import K
 
-__all__ = ("ROUNDS", "Losses", "draw", "losses", "run")
+__all__ = ("ROUNDS", "Losses", "draw", "losses", "run", "table")
 
 ROUNDS: Final = 500
 _LIMIT: Final = 20
@@ -99,11 +99,7 @@ def run(*, quick: bool) -> list[Losses]:
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(seeds):
             found.append(losses(seed, rounds=rounds, path=Path(folder) / f"{seed}.db"))
-    total = interval([one.regret[-1] for one in found])
-    late = {
-        "learned": interval([fmean(one.learned[-rounds // 5 :]) for one in found]),
-        "equal": interval([fmean(one.equal[-rounds // 5 :]) for one in found]),
-    }
+    total, late = interval([one.regret[-1] for one in found]), _late(found)
     harness.report(
         "F", f"regret of learned weights over {rounds} rounds, against equal ones", total.value, "loss", n=seeds,
         must=harness.bar("below 0 by the whole interval", total.high < 0),
@@ -111,6 +107,32 @@ def run(*, quick: bool) -> list[Losses]:
         weights={name: fmean([one.weights[name] for one in found]) for name in found[0].weights},
     )  # fmt: skip
     return found
+
+
+def _late(found: Sequence[Losses]) -> dict[str, Interval]:
+    """Return the mean loss in the last fifth of the rounds."""
+    last = len(found[0].learned) // 5
+    return {
+        "learned": interval([fmean(one.learned[-last:]) for one in found]),
+        "equal": interval([fmean(one.equal[-last:]) for one in found]),
+    }
+
+
+def table(found: Sequence[Losses]) -> str:
+    """Return the loss with and without learning, and the weights that were learned."""
+    late = {name: f"{one.value:.3f} ({one.low:.3f} to {one.high:.3f})" for name, one in _late(found).items()}
+    total = interval([one.regret[-1] for one in found])
+    weights = {name: interval([one.weights[name] for one in found]) for name in found[0].weights if name != "inhibition"}
+    learned = ", ".join([f"{name} {one.value:.2f}" for name, one in weights.items()])
+    return "\n".join(
+        [
+            "| | learned | equal |",
+            "|---|---|---|",
+            f"| mean loss of the last {len(found[0].learned) // 5} of {len(found[0].learned)} rounds | {late['learned']} | {late['equal']} |",
+            f"| regret after all rounds | {total.value:.1f} ({total.low:.1f} to {total.high:.1f}) | 0 |",
+            f"| weights at the end | {learned} | 1 each |",
+        ]
+    )
 
 
 def draw(found: Sequence[Losses], path: Path) -> None:

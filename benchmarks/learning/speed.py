@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from benchmarks import harness
 from benchmarks.learning import peer
 from graphstate import Adaptogen
 
-__all__ = ("run",)
+__all__ = ("Timed", "run", "table")
+
+
+class Timed(NamedTuple):
+    """One scenario at one size, in microseconds."""
+
+    scenario: str
+    size: int
+    ours: float
+    theirs: float
+
 
 DIMENSIONS: Final = 64
 PLACES: Final = 8
@@ -67,17 +77,29 @@ def _theirs(vectors: Sequence[Sequence[float]], amounts: Sequence[float]) -> tup
     return graph, library.ActivationEngine(graph)
 
 
-def run(*, quick: bool) -> list[tuple[str, int, float, float]]:
+def run(*, quick: bool) -> list[Timed]:
     """Print ours over theirs for each scenario and size, and return them as measured in us."""
     if not peer.installed():
         return []
-    found: list[tuple[str, int, float, float]] = []
+    found: list[Timed] = []
     for size in (1_000,) if quick else (1_000, 10_000, 100_000):
         found += _sized(size)
     return found
 
 
-def _sized(size: int) -> list[tuple[str, int, float, float]]:
+def table(found: Sequence[Timed]) -> str:
+    """Return ours over theirs, a row for each scenario."""
+    sizes = sorted({one.size for one in found})
+    ratios = {(one.scenario, one.size): f"{one.ours / one.theirs:.2g}" for one in found}
+    rows = [
+        f"| {' | '.join([name, *[ratios[name, size] for size in sizes]])} |"
+        for name in dict.fromkeys(one.scenario for one in found)
+    ]
+    heads = ["ours over theirs", *[f"{size:,} nodes" for size in sizes]]
+    return "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *rows])
+
+
+def _sized(size: int) -> list[Timed]:
     rng = random.Random(7)
     vectors = _vectors(size)
     amounts = [rng.random() for _ in range(size)]
@@ -109,6 +131,6 @@ def _sized(size: int) -> list[tuple[str, int, float, float]]:
             f"P {name}", f"of {size:,} nodes", taken["ours"], "us", n=count,
             peers={"polypack-db": taken["theirs"]}, ours_over_theirs=taken["ours"] / taken["theirs"],
         )  # fmt: skip
-        found.append((name, size, taken["ours"], taken["theirs"]))
+        found.append(Timed(name, size, taken["ours"], taken["theirs"]))
     graph.close()
     return found
