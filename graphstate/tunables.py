@@ -145,7 +145,9 @@ TUNABLES: Mapping[str, Tunable] = {
         "weights of signals in a search where none were set or learned; what is absent is as by default",
         _signal_weights,
     ),
-    "pulseThreshold": Tunable(0, "a number from 0 to 1", "score above which a search shows a memory", _number(0, 1)),
+    "pulseThreshold": Tunable(
+        0, "a number from 0 to 1", "score above which a search shows a memory", _number(0, 1)
+    ),
     "absorbThreshold": Tunable(
         0.3, "a number from 0 to 1", "score from which on absorb reinforces a memory", _number(0, 1)
     ),

@@ -16,6 +16,7 @@ from graphstate._canonical import MAX_BYTES, NotJson, decode
 
 __all__ = (
     "COUNT",
+    "TRUTH",
     "JSON",
     "MAX_ARGUMENT",
     "NAMES",
@@ -156,7 +157,14 @@ def _named(value: object) -> str:
     return "an array" if isinstance(value, list) else "a text" if isinstance(value, str) else "a number"
 
 
+def _flag_value(word: str) -> bool:
+    if word not in ("true", "false"):
+        raise Usage(f"true or false is needed, not {word!r:.80}")
+    return word == "true"
+
+
 TEXT = Kind("TEXT", _text)
+TRUTH = Kind("true|false", _flag_value)
 #: Comma-separated; blanks around a name are dropped, empty names left out.
 NAMES = Kind("A,B", _names)
 JSON = Kind("JSON", _json)

@@ -20,6 +20,7 @@ from graphstate.cli.arguments import (
     OBJECT,
     SWITCH,
     TEXT,
+    TRUTH,
     Flag,
     Usage,
     Word,
@@ -29,8 +30,11 @@ from graphstate.rendering import visible
 __all__ = ("COMMANDS", "EVERYWHERE", "FLAGS", "GROUPS", "Command", "Opens", "Place", "Shown", "help_text")
 
 #: What happens to the file: it is read (no byte changes), changed, changed or made if absent,
-#: read without words and changed with them, left alone, or opened by the command itself.
-Opens: TypeAlias = Literal["reads", "changes", "makes", "changes with words", "nothing", "itself"]
+#: read without words and changed with them, read and changed with ``--log``, left alone, or opened
+#: by the command itself.
+Opens: TypeAlias = Literal[
+    "reads", "changes", "makes", "changes with words", "changes with --log", "nothing", "itself"
+]
 
 
 class Place(NamedTuple):
@@ -219,6 +223,15 @@ def _merge(graph: Any, file: str, **options: Any) -> Any:
         return graph.merge(branch, **options)
 
 
+def _working_memory(graph: Any, limit: int = 10, **options: Any) -> Any:
+    return graph.working_memory(limit, **options)
+
+
+def _explain_memory(graph: Any, id: str) -> Shown:
+    explained = graph.explain(id)
+    return Shown(explained, exit_code=0 if explained is not None else 1)
+
+
 def _describe(_: None) -> Any:
     from graphstate.manifest import describe
 
@@ -248,6 +261,21 @@ _VERSION = Flag("expect-version", "fail with Conflict unless it is at this versi
 
 _ON_CONFLICT = Flag(
     "on-conflict", "fail, ours or theirs where both sides changed something; fail if absent", TEXT
+)
+
+_SCOPE = Flag("scope", "whose weights of signals, global if absent", TEXT)
+_CONTEXT = Flag("context", "what counts in this context", TEXT)
+_INCLUDE_SUPERSEDED = Flag("include-superseded", "also what another memory took the place of", SWITCH)
+_LOG = Flag("log", "remember it in the file, for feedback and explain-memory", SWITCH)
+_SEARCH = (
+    Flag("vector", "the vector of the text, as an array of numbers", NUMBERS),
+    Flag("limit", "at most so many, 20 if absent", COUNT),
+    _SCOPE,
+    _CONTEXT,
+    Flag("seeds", "at most so many nodes that resemble the query, 50 if absent", COUNT),
+    Flag("depth", "edges that activation spreads over", COUNT),
+    Flag("edge-types", "follow these alone: kinds, and labels of references, comma-separated", NAMES),
+    Flag("direction", "out, in or both; out if absent", TEXT),
 )
 
 GROUPS: Mapping[str, tuple[Command, ...]] = {
@@ -453,6 +481,96 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 Flag("lambda", "share of credit that each earlier move keeps", NUMBER, "lambda_"),
                 _CAUSE,
             ),
+        ),
+    ),
+    "recall": (
+        Command(
+            "pulse",
+            "what a question brings to mind, best first, and the id that feedback refers to",
+            "changes with --log",
+            (Word("query", "text that is searched for", TEXT),),
+            (*_SEARCH, _INCLUDE_SUPERSEDED, Flag("as-of", "only what held at this time, in ms", COUNT), _LOG),
+        ),
+        Command(
+            "absorb",
+            "search, and reinforce what was found",
+            "changes",
+            (Word("query", "text that is searched for", TEXT),),
+            (
+                *_SEARCH,
+                Flag("threshold", "least score that is reinforced", NUMBER),
+                Flag("gain", "share of the score by which it is", NUMBER),
+                Flag("habituate", "what is present already gains less", SWITCH),
+                _CAUSE,
+            ),
+        ),
+        Command(
+            "working-memory",
+            "the memories that belong into a context window now, and why",
+            "changes with --log",
+            (Word("limit", "how many, 10 if absent", COUNT, optional=True),),
+            (
+                Flag("min-score", "only what is more present", NUMBER),
+                _CONTEXT,
+                Flag("context-fallback", "what was never seen in it counts as it does everywhere", SWITCH),
+                Flag("token-budget", "what all of them may cost together", COUNT),
+                Flag("diversity", "0 to 1: how unlike each other they shall be", NUMBER),
+                Flag("pinned", "these first, comma-separated", NAMES),
+                Flag("density", "prefer what is present for few tokens", SWITCH),
+                _INCLUDE_SUPERSEDED,
+                _LOG,
+            ),
+            run=_working_memory,
+        ),
+        Command(
+            "recognise",
+            "whether something is known already, and what it might contradict",
+            "reads",
+            (Word("payload", "what would be remembered", JSON),),
+            (
+                Flag("kind", "of this kind", TEXT),
+                Flag("label", "the label it would have", TEXT),
+                Flag("vector", "its vector, as an array of numbers", NUMBERS),
+                Flag("same", "cosine from which on it is the same, 0.97 if absent", NUMBER),
+                Flag("limit", "at most so many that resemble it, 5 if absent", COUNT),
+            ),
+        ),
+        Command(
+            "explain-memory",
+            "what a memory is worth now and where that comes from; null and exit code 1 if there is none",
+            "reads",
+            (_ID,),
+            run=_explain_memory,
+        ),
+        Command(
+            "feedback",
+            "say whether a memory that a search showed was useful; once for each",
+            "changes",
+            (
+                Word("retrieval_id", "the search, as pulse or working-memory said it", TEXT),
+                _ID,
+                Word("useful", "true or false", TRUTH),
+            ),
+            (
+                Flag("rate", "how far weights move, 0.05 if absent", NUMBER),
+                Flag("rule", "centred or additive; centred if absent", TEXT),
+                Flag("scope", "whose weights; those of the search if absent", TEXT),
+                Flag("signals", "object: what the search showed, if it is not remembered any more", OBJECT),
+                _CAUSE,
+            ),
+        ),
+        Command(
+            "weights",
+            "the weights of signals",
+            "reads",
+            (Word("scope", "whose, global if absent", TEXT, optional=True),),
+        ),
+        Command(
+            "set-weights",
+            "set weights of signals; the others stay",
+            "changes",
+            (Word("weights", "object: weight by signal", OBJECT),),
+            (_SCOPE, _CAUSE),
         ),
     ),
     "evolution": (

@@ -145,7 +145,11 @@ def _answer(command: Command, values: dict[str, Any], given: dict[str, str]) -> 
     path = given["db"] if "db" in given else find_database()
     if not path:
         raise Usage("--db needs the name of a file")
-    reads = command.opens == "reads" or (command.opens == "changes with words" and not any(values.values()))
+    reads = (
+        command.opens == "reads"
+        or (command.opens == "changes with words" and not any(values.values()))
+        or (command.opens == "changes with --log" and "log" not in values)
+    )
     if command.opens not in ("makes", "itself") and path != ":memory:" and not os.path.exists(path):
         hint = "create it with remember, or name another file with --db"
         return _failed("NotFound", f"there is no graph {path}", hint)

@@ -106,9 +106,7 @@ class Retrievals:
             return
         self._db.run(_PUT_VERDICT, (body["retrieval_id"], body["id"], int(body["useful"])))
         scope, signals = body["scope"], body["signals"]
-        weights = taught(
-            body["rule"], self.weights(scope), signals, useful=body["useful"], rate=body["lr"]
-        )
+        weights = taught(body["rule"], self.weights(scope), signals, useful=body["useful"], rate=body["lr"])
         self._put_weights(scope, {name: weights[name] for name in signals if name in weights})
         self._count(body["id"], useful=body["useful"], at=event_time(row, body))
 
@@ -165,7 +163,9 @@ class Retrievals:
         told = {
             "query": retrieval.query,
             "scope": retrieval.scope,
-            "hits": [{"id": hit.id, "score": hit.score, "signals": dict(hit.signals)} for hit in retrieval.hits],
+            "hits": [
+                {"id": hit.id, "score": hit.score, "signals": dict(hit.signals)} for hit in retrieval.hits
+            ],
         }
         self._db.run(_PUT, (retrieval.id, retrieval.at, encode_text(told)))
         self._db.run(_PRUNE, (KEPT,))
@@ -186,6 +186,6 @@ class Retrievals:
     def showings(self, node: str, limit: int) -> list[Showing]:
         """Return the newest searches in the file that showed a memory, newest first."""
         return [
-            Showing(id, at, place, score, stored_json(signals), None if useful is None else bool(useful))
-            for id, at, place, score, signals, useful in self._db.all(_SHOWING, (node, limit))
+            Showing(search, at, place, score, stored_json(signals), None if useful is None else bool(useful))
+            for search, at, place, score, signals, useful in self._db.all(_SHOWING, (node, limit))
         ]

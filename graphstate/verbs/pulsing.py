@@ -227,7 +227,9 @@ class _Search:
         ask = self._ask
         semantic = by_meaning(self._store, ask.vector, ask.seeds, ask.semantic_threshold)
         lexical = by_words(self._store, ask.text, ask.seeds)
-        strengths = {node: max(semantic.get(node, 0.0), lexical.get(node, 0.0)) for node in {**semantic, **lexical}}
+        strengths = {
+            node: max(semantic.get(node, 0.0), lexical.get(node, 0.0)) for node in {**semantic, **lexical}
+        }
         around = spread(
             strengths, self._links, depth=ask.depth, decay=ask.decay, fan_beta=ask.fan_beta, frontier=FRONTIER
         )
@@ -295,7 +297,11 @@ def search(store: Store, ask: Ask, now: int) -> Pulse:
     name = store.ids.next("R")
     store.projection.retrievals.remember(
         Retrieval(
-            name, now, ask.scope, ask.text or "", tuple(Shown(hit.id, hit.score, hit.signals) for hit in shown)
+            name,
+            now,
+            ask.scope,
+            ask.text or "",
+            tuple(Shown(hit.id, hit.score, hit.signals) for hit in shown),
         )
     )
     return Pulse(

@@ -240,9 +240,7 @@ class Recollection(Verbs):
         now = self.store.now()
         found = search(self.store, ask, now)
         chosen = [hit for hit in found.hits if hit.score >= least and _matches(hit, *bounds[:2])]
-        amounts = {
-            hit.id: clamp(share * hit.score) for hit in chosen[: arguments.limit(limit, ABSORBED)]
-        }
+        amounts = {hit.id: clamp(share * hit.score) for hit in chosen[: arguments.limit(limit, ABSORBED)]}
         if habituate:
             amounts = self._habituated(amounts, share, now)
         together = math.fsum(amounts.values())
@@ -323,7 +321,7 @@ class Recollection(Verbs):
         try:
             chosen = select(
                 scores, limit=places, budget=budget, diversity=share, pinned=pins, density=density,
-                cost_of=lambda id: (cost_of or _tokens)(present.node(id)),
+                cost_of=lambda name: (cost_of or _tokens)(present.node(name)),
                 similarity=present.likeness(scores, similarity_of) if share else _unlike,
             )  # fmt: skip
         except ValueError as error:
@@ -373,18 +371,22 @@ class Recollection(Verbs):
             for node in map(self.store.projection.node, {**meant, **worded})
             if node is not None and node.status == "active" and wanted in (None, node.kind)
         ]
-        facts = self.store.projection.surroundings.facts([node.id for node in nodes], context=None, as_of=None)
-        nodes = sorted((node for node in nodes if facts[node.id].superseded_by is None), key=lambda node: node.id)
+        facts = self.store.projection.surroundings.facts(
+            [node.id for node in nodes], context=None, as_of=None
+        )
+        nodes = sorted(
+            (node for node in nodes if facts[node.id].superseded_by is None), key=lambda node: node.id
+        )
         for node in nodes:
             if encode(node.payload) == content:
                 return Recognition(known_as=node.id, by="content", similarity=1.0, resembles=())
         nearest = max(nodes, key=lambda node: meant.get(node.id, 0.0), default=None)
         if nearest is not None and meant.get(nearest.id, 0.0) >= least:
-            return Recognition(
-                known_as=nearest.id, by="meaning", similarity=meant[nearest.id], resembles=()
-            )
+            return Recognition(known_as=nearest.id, by="meaning", similarity=meant[nearest.id], resembles=())
         alike = [_likeness(node, meant.get(node.id, 0.0), own) for node in nodes]
-        found = sorted((like for like in alike if like is not None), key=lambda like: (-like.similarity, like.id))
+        found = sorted(
+            (like for like in alike if like is not None), key=lambda like: (-like.similarity, like.id)
+        )
         return Recognition(known_as=None, by=None, similarity=0.0, resembles=tuple(found[:most]))
 
     @query

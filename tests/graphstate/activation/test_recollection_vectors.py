@@ -82,7 +82,9 @@ def test_v50_by_default_totals_are_means_and_neighbours_share(graph: Adaptogen) 
 
 
 @pytest.mark.parametrize("options", [PLAIN, {}], ids=["plain", "default"])
-def test_v51_depth_threshold_and_number_of_seeds_bound_the_region(graph: Adaptogen, options: dict[str, Any]) -> None:
+def test_v51_depth_threshold_and_number_of_seeds_bound_the_region(
+    graph: Adaptogen, options: dict[str, Any]
+) -> None:
     assert "Y" not in ids(graph.pulse([1, 0], depth=1, **options))
     assert "B" not in ids(graph.pulse([1, 0], semantic_threshold=0.6, **options))
     assert ids(graph.pulse([1, 0], seeds=1, **options)) == ["A", "X", "Y", "C"]
@@ -94,7 +96,9 @@ def test_v51_the_threshold_is_strict(graph: Adaptogen) -> None:
 
 
 @pytest.mark.parametrize("options", [PLAIN, {}], ids=["plain", "default"])
-def test_v52_nothing_resembles_nothing_and_no_edge_leads_nowhere(graph: Adaptogen, options: dict[str, Any]) -> None:
+def test_v52_nothing_resembles_nothing_and_no_edge_leads_nowhere(
+    graph: Adaptogen, options: dict[str, Any]
+) -> None:
     assert graph.pulse([0, 0], **options).hits == ()
     assert ids(graph.pulse([1, 0], edge_types=[], **options)) == ["A", "B"]
 
@@ -124,7 +128,9 @@ def test_v53_what_is_only_loosely_tied_is_not_absorbed(graph: Adaptogen) -> None
 
 def test_v53_by_default_nothing_gains_for_being_new_alone(graph: Adaptogen) -> None:
     done = graph.absorb([1, 0]).unwrap()
-    assert done.amounts == pytest.approx({"A": 0.05 * 1.7 / 4, "B": 0.05 * 1.6 / 4, "X": 0.05 * (0.5 / math.sqrt(2) + 1) / 4})
+    assert done.amounts == pytest.approx(
+        {"A": 0.05 * 1.7 / 4, "B": 0.05 * 1.6 / 4, "X": 0.05 * (0.5 / math.sqrt(2) + 1) / 4}
+    )
 
 
 def test_v54_a_verdict_adds_a_share_of_its_signals(graph: Adaptogen) -> None:
@@ -139,7 +145,9 @@ def test_v54_a_verdict_adds_a_share_of_its_signals(graph: Adaptogen) -> None:
 def test_v54_a_harmful_verdict_takes_it_away(graph: Adaptogen) -> None:
     found = graph.pulse([1, 0], **PLAIN)
     weights = graph.feedback(found.retrieval_id, "B", False, rule="additive").unwrap().weights
-    assert [weights[name] for name in ("semantic", "graph", "recency", "usage")] == pytest.approx([0.97, 1, 0.95, 1])
+    assert [weights[name] for name in ("semantic", "graph", "recency", "usage")] == pytest.approx(
+        [0.97, 1, 0.95, 1]
+    )
 
 
 def test_v54_by_default_a_verdict_moves_weights_towards_what_stood_out(graph: Adaptogen) -> None:

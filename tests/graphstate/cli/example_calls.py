@@ -77,6 +77,31 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "transition": ("b", "--edge-id", "ab", "--head", "a", "--vars", "{}", "--cause", "eighth"),
     "step": ("b", "--reward", "0.5", "--vars", "{}", "--cause", "ninth"),
     "reward": (*("1", "--edge-id", "ab", "--trace", "--depth", "3", "--lambda", "0.5", "--cause", "tenth"),),
+    "pulse": (
+        *("alpha", "--vector", "[1, 0]", "--limit", "3", "--scope", "me", "--context", "x", "--seeds", "5"),
+        *("--depth", "1", "--edge-types", "transition,about", "--direction", "both"),
+        *("--include-superseded", "--as-of", "9000000000000", "--log"),
+    ),
+    "absorb": (
+        *("alpha", "--vector", "[1, 0]", "--limit", "3", "--scope", "me", "--context", "x", "--seeds", "5"),
+        *("--depth", "1", "--edge-types", "transition", "--direction", "both", "--threshold", "0.1"),
+        *("--gain", "0.1", "--habituate", "--cause", "22nd"),
+    ),
+    "working-memory": (
+        *("5", "--min-score", "0.1", "--context", "x", "--context-fallback", "--token-budget", "500"),
+        *("--diversity", "0.3", "--pinned", "a,b", "--density", "--include-superseded", "--log"),
+    ),
+    "recognise": (
+        *('{"text": "alpha"}', "--kind", "fact", "--label", "alpha", "--vector", "[1, 0]", "--same", "0.9"),
+        *("--limit", "2"),
+    ),
+    "explain-memory": ("a",),
+    "feedback": (
+        *("R1", "a", "true", "--rate", "0.1", "--rule", "additive", "--scope", "me"),
+        *("--signals", '{"lexical": 1}', "--cause", "23rd"),
+    ),
+    "weights": ("me",),
+    "set-weights": ('{"usage": 0.5}', "--scope", "me", "--cause", "24th"),
     "plan": (
         "--spec",
         '{"nodes": ["p", "q"], "transitions": [["p", "q"]], "cursor": ["p"]}',
