@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from benchmarks.learning.streams import Operation, Question, Remember, Supersede
+from benchmarks.learning.streams import Connect, Operation, Question, Remember, Supersede
 from benchmarks.learning.systems import Hit
 from graphstate import Adaptogen
 from graphstate.activation.embedding import HashingEmbedder
@@ -101,6 +101,9 @@ class AdaptiveMemory:
         self._now = EPOCH + operation.at
         if isinstance(operation, Remember):
             self._remember(operation)
+        elif isinstance(operation, Connect):
+            source, target = operation.source, operation.target
+            self.graph.link(source, target, kind="reference", label="depends on").unwrap()
         elif isinstance(operation, Supersede):
             if not self._without.succession:
                 self.graph.supersede(operation.new, operation.old).unwrap()

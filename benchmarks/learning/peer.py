@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
-from benchmarks.learning.streams import Operation, Question, Remember, Supersede
+from benchmarks.learning.streams import Connect, Operation, Question, Remember, Supersede
 from benchmarks.learning.systems import Embed, Hit
 
 __all__ = ("Polypack", "installed", "library")
@@ -56,6 +56,8 @@ class Polypack:
             for thing in operation.about:  # its activation spreads along edges one way only
                 self._graph.add_edge(operation.id, "MENTIONS", thing)
                 self._graph.add_edge(thing, "MENTIONED_BY", operation.id)
+        elif isinstance(operation, Connect):
+            self._graph.add_edge(operation.source, "DEPENDS_ON", operation.target)
         elif isinstance(operation, Supersede):
             self._graph.supersede(operation.new, operation.old)
         elif not isinstance(operation, Question):

@@ -25,7 +25,7 @@ from itertools import pairwise
 from typing import Final, Literal, TypeAlias
 
 __all__ = (
-    "DAY", "KINDS", "Kind", "Operation", "Question", "Remember", "Retract", "Stream", "Supersede", "make_stream",
+    "DAY", "KINDS", "Connect", "Kind", "Operation", "Question", "Remember", "Retract", "Stream", "Supersede", "make_stream",
 )  # fmt: skip
 
 DAY: Final = 86_400_000
@@ -44,6 +44,15 @@ class Remember:
     #: ``entity`` for a thing itself, which is there to be linked to and is no answer
     memory_class: Literal["semantic", "episodic", "entity"] = "semantic"
     about: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connect:
+    """One thing depends on another; said together with a statement about both."""
+
+    at: int
+    source: str
+    target: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +88,7 @@ class Question:
     as_of: int | None = None
 
 
-Operation: TypeAlias = Remember | Supersede | Retract | Question
+Operation: TypeAlias = Remember | Connect | Supersede | Retract | Question
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +228,12 @@ class _Maker:
         text = self.rng.choice(_ATTRIBUTES[attribute].statements).format(e=entity, v=value)
         return self.say(text, at, entity, *([value] if attribute == "owner" else []))
 
+    def depend(self, project: str, service: str) -> str:
+        at = self.time(0, 0.4)
+        said = self.say(self.rng.choice(_DEPENDS).format(x=project, e=service), at, project, service)
+        self.operations.append(Connect(at=at, source=self.entities[project], target=self.entities[service]))
+        return said
+
     def ask(self, entity: str, attribute: str, *, past: bool = False) -> str:
         row = _ATTRIBUTES[attribute]
         return (row.past if past else self.rng.choice(row.questions)).format(e=entity)
@@ -249,10 +264,7 @@ def make_stream(seed: int, *, chatter: int = 250, asked: int = _ASKED) -> Stream
         p, q = rng.sample(people, 2)
         e = rng.choice(services + projects)
         make.say(rng.choice(_CHATTER).format(p=p, q=q, e=e), make.time(0, 1), p, e, episodic=True)
-    depends = {
-        project: make.say(rng.choice(_DEPENDS).format(x=project, e=service), make.time(0, 0.4), project, service)
-        for project, service in under.items()
-    }  # fmt: skip
+    depends = {project: make.depend(project, service) for project, service in under.items()}
     once = {key: make.state(*key, make.time(0, 0.5), people) for key in single}
     _ask_single(make, once, asked)
     _ask_hops(make, once, reached, depends, asked)
