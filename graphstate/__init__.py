@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from graphstate.activation.embedding import (
+    AsyncEmbedder,
+    Descriptor,
+    Embedder,
+    EmbedderError,
+    HashingEmbedder,
+    build_embedding_text,
+)
 from graphstate.adaptogen import Adaptogen, DState, OpenOptions, export_state, import_state
 from graphstate.errors import (
     HINTS,
@@ -61,6 +69,7 @@ from graphstate.model import (
     PulseHit,
     Recognition,
     Recovery,
+    Reembedded,
     Repair,
     Rewarded,
     Reweighted,
@@ -84,12 +93,20 @@ from graphstate.model import (
 )
 from graphstate.results import Fail, Ok, Result, is_err, is_ok
 from graphstate.store import Store, Subscription, Unit
+from graphstate.store.vectors import Hit, Space
 from graphstate.tunables import DEFAULTS, TUNABLES
 from graphstate.verbs.memory import KEEP
 
 __all__ = (
+    "DEFAULTS",
+    "GENESIS",
+    "GRAPH",
+    "HINTS",
+    "KEEP",
+    "TUNABLES",
     "Absorbed",
     "Adaptogen",
+    "AsyncEmbedder",
     "Blocked",
     "Breakdown",
     "Busy",
@@ -100,9 +117,11 @@ __all__ = (
     "Compaction",
     "Conflict",
     "Cut",
-    "DEFAULTS",
     "DState",
+    "Descriptor",
     "Edge",
+    "Embedder",
+    "EmbedderError",
     "ErrorCode",
     "Evaluation",
     "Explanation",
@@ -110,20 +129,18 @@ __all__ = (
     "Fail",
     "ForeignDatabase",
     "ForkedStore",
-    "GENESIS",
-    "GRAPH",
     "GraphStateError",
     "Guard",
     "GuardError",
-    "HINTS",
+    "HashingEmbedder",
     "Head",
     "HistoryEntry",
+    "Hit",
     "IdGen",
     "Imported",
     "IntegrityBroken",
     "IntegrityReport",
     "Iteration",
-    "KEEP",
     "Likeness",
     "Lock",
     "LockHeld",
@@ -147,6 +164,7 @@ __all__ = (
     "ReadOnly",
     "Recognition",
     "Recovery",
+    "Reembedded",
     "Repair",
     "Result",
     "Rewarded",
@@ -155,6 +173,7 @@ __all__ = (
     "Row",
     "Showing",
     "Snapshot",
+    "Space",
     "Split",
     "Stat",
     "Step",
@@ -164,7 +183,6 @@ __all__ = (
     "SubscriberFailed",
     "Subscription",
     "Suggestion",
-    "TUNABLES",
     "Taught",
     "Topology",
     "Trace",
@@ -179,6 +197,7 @@ __all__ = (
     "WrongKey",
     "Zone",
     "ZoneProposal",
+    "build_embedding_text",
     "compile_guard",
     "eval_guard",
     "export_state",

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from graphstate.activation.embedding import Embedder
 from graphstate.errors import ErrorCode, Misuse
 from graphstate.events import GRAPH, Draft, IdGen
 from graphstate.manifest import describe as _describe
@@ -20,6 +21,8 @@ from graphstate.verbs.activation import Activating
 from graphstate.verbs.bundles import Bundles, Target
 from graphstate.verbs.composing import Composing
 from graphstate.verbs.durability import Durability
+from graphstate.verbs.embedders import chosen_embedder
+from graphstate.verbs.embedding import Embedding
 from graphstate.verbs.evolution import Evolution
 from graphstate.verbs.fsm import Moving
 from graphstate.verbs.governance import Governance
@@ -90,8 +93,10 @@ class Adaptogen(Verbs):
 
     __slots__ = ("_imported", "_owner")
 
-    def __init__(self, store: Store, *, actor: str, trust: str, owner: bool = True) -> None:
-        super().__init__(store, actor=actor, trust=trust)
+    def __init__(
+        self, store: Store, *, actor: str, trust: str, owner: bool = True, embedder: Embedder | None = None
+    ) -> None:
+        super().__init__(store, actor=actor, trust=trust, embedder=embedder)
         self._owner = owner
         self._imported: Imported | None = None
 
@@ -115,6 +120,7 @@ class Adaptogen(Verbs):
         expect_head: str | None = None,
         anchor: Sink | None = None,
         anchor_every: int = 1_000,
+        embedder: Embedder | str | None = None,
     ) -> Adaptogen:
         """Open a graph, making the file if it does not exist.
 
@@ -139,11 +145,14 @@ class Adaptogen(Verbs):
                 checkpoint, rollback and compaction, at close, and every ``anchor_every`` events.
                 If it fails, the graph goes on and warns once.
             anchor_every: Events between two tellings.
+            embedder: Makes vectors of the texts of nodes, as they are remembered. An object, or
+                the name of an installed one: ``hashing`` and ``ngrams`` need no model. ``stored``
+                is the one that the graph's vectors are of, or none if that is not installed.
 
         Raises:
             OpenError: ForeignDatabase, UnsupportedVersion or WrongKey; the file is left as it was.
             StoreError: IntegrityBroken, LockHeld, Busy, ReadOnly or StorageFull.
-            VerbFailed: InvalidInput for a bad actor, trust or ``expect_head``.
+            VerbFailed: InvalidInput for a bad actor, trust, ``expect_head`` or ``embedder``.
         """
         expected = None if expect_head is None else arguments.head(expect_head, "expect_head")
         arguments.identifier(actor, "actor")
@@ -155,6 +164,7 @@ class Adaptogen(Verbs):
         )  # fmt: skip
         graph = cls(store, actor=actor, trust=trust)
         try:
+            graph.embedder = chosen_embedder(store, embedder)
             if seed and not read_only:
                 graph._sow()
         except BaseException:
@@ -261,7 +271,9 @@ class Adaptogen(Verbs):
         arguments.identifier(actor, "actor")
         if trust is not None:
             arguments.choice(trust, "trust", TRUST_LEVELS)
-        return Adaptogen(self.store, actor=actor, trust=trust or self.trust, owner=False)
+        return Adaptogen(
+            self.store, actor=actor, trust=trust or self.trust, owner=False, embedder=self.embedder
+        )
 
     def unit(self, *, sync: bool = False) -> Unit:
         """Join verbs and `Store.append` in one transaction and one commit.
@@ -336,6 +348,9 @@ class Adaptogen(Verbs):
     deprecate = Memory.deprecate
     recall = Memory.recall
     fts_enabled = Memory.fts_enabled
+
+    # embeddings
+    reembed = Embedding.reembed
 
     # structure
     link = Structure.link

@@ -81,6 +81,8 @@ class ErrorCode(StrEnum):
     STORAGE_FULL = "StorageFull"
     READ_ONLY = "ReadOnly"
     INVALID_BUNDLE = "InvalidBundle"
+    EMBEDDING_MISMATCH = "EmbeddingMismatch"
+    EMBEDDER_FAILED = "EmbedderFailed"
 
 
 #: The recovery hint of each code, as `describe()` and every `Fail` show it.
@@ -106,6 +108,8 @@ HINTS: Mapping[ErrorCode, str] = {
     ErrorCode.STORAGE_FULL: "nothing was changed: free space on the disk, then retry",
     ErrorCode.READ_ONLY: "open the file without read_only, from a place that can be written",
     ErrorCode.INVALID_BUNDLE: "nothing was imported: details.line is the line at fault; ask for a fresh export",
+    ErrorCode.EMBEDDING_MISMATCH: "vectors of two models cannot be compared: use the embedder that made them, or run reembed",
+    ErrorCode.EMBEDDER_FAILED: "nothing was changed: retry, or pass embed=False and run reembed later",
 }
 
 

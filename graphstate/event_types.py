@@ -58,7 +58,8 @@ EVENT_TYPES: Mapping[str, EventType] = {
             "payload": "any JSON",
             "tags": "list of texts",
             "status": "active, archived or deprecated",
-            "embedding": "list of numbers, or null",
+            "embedding?": "base64 of little-endian 32-bit floats, or null for none; absent: as it was",
+            "model?": "which model made the vector, if the graph knows one",
             "memory?": "all that is known of where it comes from; what was known stays if it is absent",
         },
         "creates the node, or replaces it: its version grows by 1",
@@ -202,6 +203,20 @@ EVENT_TYPES: Mapping[str, EventType] = {
     "memory.weights_set": EventType(
         {"scope": "whose weights", "weights": "object: weight by signal", "at": "when, in milliseconds"},
         "sets these weights; the others stay",
+    ),
+    "memory.embedder_set": EventType(
+        {
+            "provider": "name of the embedder",
+            "model": "the model behind it, may be empty",
+            "dimensions": "numbers of a vector",
+            "version": "changes with the vectors, may be empty",
+            **_REASON,
+        },
+        "vectors are of this model from now on; those of another one are emptied and wait for reembed",
+    ),
+    "memory.embedded": EventType(
+        {"model": "which model made them", "vectors": "object: base64 of 32-bit floats by id of the node"},
+        "sets the vectors of these nodes; their versions stay",
     ),
     "ConfigSet": EventType(
         {"key": "name of the tunable", "value": "its value", **_REASON}, "sets the tunable"

@@ -13,6 +13,7 @@ from graphstate.verbs.activation import Activating
 from graphstate.verbs.bundles import Bundles
 from graphstate.verbs.composing import Composing
 from graphstate.verbs.durability import Durability
+from graphstate.verbs.embedding import Embedding
 from graphstate.verbs.evolution import Evolution
 from graphstate.verbs.fsm import Moving
 from graphstate.verbs.governance import Governance
@@ -32,6 +33,7 @@ __all__ = ("VERBS", "describe")
 #: The verbs by family, in the order in which they are best read.
 VERBS: Mapping[type, tuple[str, ...]] = {
     Memory: ("remember", "get_node", "set_status", "archive", "deprecate", "recall", "fts_enabled"),
+    Embedding: ("reembed",),
     Structure: (
         "link", "depend", "unlink", "get_edge", "ready", "topo", "reachable", "ancestors", "descendants",
     ),

@@ -48,6 +48,7 @@ __all__ = (
     "Proposal",
     "ProposalKind",
     "Recovery",
+    "Reembedded",
     "Repair",
     "Rewarded",
     "Reweighted",
@@ -128,6 +129,7 @@ class Node(Struct, frozen=True, kw_only=True):
     #: milliseconds since the epoch
     created_at: int = 0
     updated_at: int = 0
+    #: as 32 bits hold it
     embedding: tuple[float, ...] | None = None
     #: how far what it holds is trusted: as its writer, and no more than what it was derived from
     trust: Trust = "developer"
@@ -346,6 +348,16 @@ class Explanation(Struct, frozen=True, kw_only=True):
     consolidated_into: tuple[str, ...]
     #: newest searches in the file that showed it
     showings: tuple[Showing, ...]
+
+
+class Reembedded(Struct, frozen=True, kw_only=True):
+    """What `reembed` did."""
+
+    #: nodes whose vector was made
+    embedded: int
+    #: nodes that still have none
+    left: int
+    model: str
 
 
 class Edge(Struct, frozen=True, kw_only=True):

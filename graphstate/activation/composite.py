@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 __all__ = (
-    "DEFAULT_WEIGHTS", "LEARNED", "RULES", "Composite", "FeedbackRule", "additive", "centred", "composite",
-    "fused_ranks", "taught",
+    "DEFAULT_WEIGHTS", "LEARNED", "RULES", "FeedbackRule", "additive", "centred", "composite",
+    "shares", "taught",
 )  # fmt: skip
 
 FeedbackRule: TypeAlias = Literal["centred", "additive"]
@@ -31,16 +31,6 @@ RULES = ("centred", "additive")
 _LEAST, _MOST = 0.05, 3.0
 
 
-class Composite(NamedTuple):
-    """A score and what it is made of."""
-
-    total: float
-    #: by name, as they came
-    signals: Mapping[str, float]
-    #: what each of them adds to the total, before confidence and inhibition
-    shares: Mapping[str, float]
-
-
 def composite(
     signals: Mapping[str, float],
     weights: Mapping[str, float],
@@ -49,17 +39,30 @@ def composite(
     confidence: float = 1.0,
     gamma: float = 1.0,
     normalise: bool = True,
-) -> Composite:
+) -> float:
     """Weigh the signals that a query has.
 
-    ``total`` is the weighted mean times ``confidence ** gamma``, less ``weights["inhibition"] *
-    inhibition``, and not below 0. Without ``normalise`` the weighted sum takes the place of the
-    mean.
+    The weighted mean times ``confidence ** gamma``, less ``weights["inhibition"] * inhibition``, and
+    not below 0. Without ``normalise`` the weighted sum takes the place of the mean.
     """
+    relevance, mass = 0.0, 0.0
+    for name, value in signals.items():
+        weight = weights[name]
+        relevance += weight * value
+        mass += weight
+    if normalise:
+        relevance = relevance / mass if mass else 0.0
+    if confidence != 1:
+        relevance *= confidence**gamma
+    return max(0.0, relevance - weights["inhibition"] * inhibition)
+
+
+def shares(
+    signals: Mapping[str, float], weights: Mapping[str, float], *, normalise: bool = True
+) -> dict[str, float]:
+    """Return what each signal adds to a composite, before confidence and inhibition."""
     mass = sum(weights[name] for name in signals) if normalise else 1.0
-    shares = {name: weights[name] * value / mass if mass else 0.0 for name, value in signals.items()}
-    relevance = math.fsum(shares.values()) * confidence**gamma
-    return Composite(max(0.0, relevance - weights["inhibition"] * inhibition), dict(signals), shares)
+    return {name: weights[name] * value / mass if mass else 0.0 for name, value in signals.items()}
 
 
 def centred(
@@ -103,11 +106,3 @@ def taught(
     """Return the weights after one verdict by a rule; signals it does not know are left out."""
     known = {name: value for name, value in signals.items() if name in LEARNED}
     return (centred if rule == "centred" else additive)(weights, known, useful=useful, rate=rate)
-
-
-def fused_ranks(places: Mapping[str, int]) -> dict[str, float]:
-    """Return a signal from 0 to 1 by place, for scores whose own scale means nothing.
-
-    The first place is 1, the one after 60 others a half.
-    """
-    return {node: 61 / (60 + place) for node, place in places.items()}

@@ -94,7 +94,7 @@ class _Packer:
         self._cost_of, self._diversity, self._similarity = cost_of, diversity, similarity
         self.chosen: list[Choice] = []
         self.skipped: list[Choice] = []
-        self.used = 0.0
+        self.used: float = 0
 
     @property
     def full(self) -> bool:
@@ -137,7 +137,7 @@ class _Packer:
             entry.id, entry.score, similarity, self.value(entry), cost, decision if fits else "too dear"
         )
         if fits:
-            self.used += cost or 0.0
+            self.used += cost or 0
         (self.chosen if fits else self.skipped).append(choice)
 
 
@@ -151,6 +151,7 @@ def select(
     similarity: Callable[[str, str], float] = lambda _one, _other: 0.0,
     pinned: Iterable[str] = (),
     density: bool = False,
+    ties: Mapping[str, float] | None = None,
 ) -> Selection:
     """Choose at most ``limit`` candidates whose costs together stay within the budget.
 
@@ -162,6 +163,7 @@ def select(
         similarity: Of two ids, -1 to 1; less than 0 counts in favour.
         pinned: These first, in this order, as far as they are candidates and fit.
         density: Rank by value for each unit of cost: more, smaller memories.
+        ties: By id, what decides between equal scores before the id does; the larger first.
 
     Raises:
         ValueError: limit, budget, diversity or a cost is out of its range.
@@ -179,9 +181,10 @@ def select(
         packer.compare(entry)
         packer.take(entry, "pinned")
     fixed = set(first)
-    free = [(-score, name) for name, score in scores.items() if name not in fixed]
+    decide = ties or {}
+    free = [(-score, -decide.get(name, 0.0), name) for name, score in scores.items() if name not in fixed]
     pool = heapq.nsmallest(pool_size(limit, len(free)), free)
-    _fill(packer, [(name, -score) for score, name in pool])
+    _fill(packer, [(name, -score) for score, _, name in pool])
     return Selection(tuple(packer.chosen), tuple(packer.skipped), packer.used, len(first) + len(pool))
 
 

@@ -223,8 +223,12 @@ def _merge(graph: Any, file: str, **options: Any) -> Any:
         return graph.merge(branch, **options)
 
 
-def _working_memory(graph: Any, limit: int = 10, **options: Any) -> Any:
-    return graph.working_memory(limit, **options)
+def _working_memory(graph: Any, **options: Any) -> Any:
+    return graph.working_memory(**options)
+
+
+def _weights(graph: Any, **options: Any) -> Any:
+    return graph.weights(**options)
 
 
 def _explain_memory(graph: Any, id: str) -> Shown:
@@ -564,6 +568,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             "the weights of signals",
             "reads",
             (Word("scope", "whose, global if absent", TEXT, optional=True),),
+            run=_weights,
         ),
         Command(
             "set-weights",

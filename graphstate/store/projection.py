@@ -8,7 +8,7 @@ so that a step reads no table. Cursors and statistics change there first and are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal, TypeAlias
 
@@ -17,6 +17,7 @@ from graphstate._canonical import Json, encode_text
 from graphstate.events import GENESIS, Head, Row
 from graphstate.model import Edge, Node, Provenance, Stat
 from graphstate.policy import lowest, written_trust
+from graphstate.similarity import unpacked
 from graphstate.store.activation import CURVE_TUNABLES, SUPERSEDED_BY, Activations
 from graphstate.store.db import Database, SqlValue
 from graphstate.store.dependencies import Dependencies
@@ -28,6 +29,7 @@ from graphstate.store.stored import as_stored, stored_json
 from graphstate.store.successions import Successions
 from graphstate.store.surroundings import Surroundings
 from graphstate.store.tables import FOLDED
+from graphstate.store.vectors import Space, Vectors
 from graphstate.store.words import index_text
 from graphstate.tunables import DEFAULTS
 
@@ -47,8 +49,9 @@ REWARDS = 3
 _REMEMBERED = 700_000
 
 _NODE = """id, kind, label, payload, tags, status, version, created_seq, updated_seq,
-created_at, updated_at, embedding, trust, (SELECT json_array(p.memory_class, p.confidence, p.source,
-p.observed_at, p.derived_from, p.supersedes, p.contradicts) FROM provenance p WHERE p.no = n.no)"""
+created_at, updated_at, (SELECT data FROM vector v WHERE v.no = n.no), trust,
+(SELECT json_array(p.memory_class, p.confidence, p.source,
+ p.observed_at, p.derived_from, p.supersedes, p.contradicts) FROM provenance p WHERE p.no = n.no)"""
 _EDGE = """id, src, dst, kind, label, guard, enforcement, weight, learned_weight, version,
 created_seq, updated_seq, learned_enforcement"""
 _NODE_BY_ID = f"SELECT {_NODE} FROM node n WHERE id = ?"
@@ -64,9 +67,9 @@ e.learned_weight, e.version, e.created_seq, e.updated_seq, e.learned_enforcement
 FROM edge e LEFT JOIN node n ON n.id = e.dst LEFT JOIN experience x ON x.no = 2 * e.no + 1
 WHERE e.src = ? AND e.kind = 'transition' ORDER BY e.no"""
 
-_NODE_INSERT = "INSERT INTO node VALUES (NULL, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?) RETURNING no"
+_NODE_INSERT = "INSERT INTO node VALUES (NULL, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?) RETURNING no"
 _NODE_UPDATE = """UPDATE node SET kind = ?, label = ?, payload = ?, tags = ?, status = ?,
-version = version + 1, updated_seq = ?, updated_at = ?, embedding = ?, trust = ? WHERE no = ?"""
+version = version + 1, updated_seq = ?, updated_at = ?, trust = ? WHERE no = ?"""
 _NODE_OLD = "SELECT no, tags, kind, status, label, payload, trust FROM node WHERE id = ?"
 _TRUSTS = "SELECT DISTINCT trust FROM node WHERE id IN (SELECT value FROM json_each(?))"
 _EDGE_INSERT = "INSERT INTO edge VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, 0.0, 1, ?, ?, NULL) RETURNING no"
@@ -94,20 +97,17 @@ _TRAIL = """SELECT value ->> '$.edge', value ->> '$.to' FROM state WHERE key GLO
 ORDER BY value ->> '$.move' DESC LIMIT ?"""
 
 # Each begins at the most selective condition that is given.
-_RECALL_BY_ID = f"""SELECT {_NODE} FROM node n WHERE id = ?1 AND (?2 IS NULL OR kind = ?2)
-AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4))
-AND (?5 IS NULL OR embedding IS NOT NULL) LIMIT ?6"""
-_RECALL_BY_TAG = f"""SELECT {_NODE} FROM node n WHERE ?1 IS NULL
-AND no IN (SELECT node FROM node_tag WHERE tag = ?4) AND (?2 IS NULL OR kind = ?2)
-AND (?3 IS NULL OR status = ?3) AND (?5 IS NULL OR embedding IS NOT NULL) ORDER BY id LIMIT ?6"""
-_RECALL_BY_KIND = f"""SELECT {_NODE} FROM node n WHERE kind = ?2 AND ?1 IS NULL AND ?4 IS NULL
-AND (?3 IS NULL OR status = ?3) AND (?5 IS NULL OR embedding IS NOT NULL) ORDER BY id LIMIT ?6"""
-_RECALL = f"""SELECT {_NODE} FROM node n WHERE ?1 IS NULL AND ?2 IS NULL AND ?4 IS NULL
-AND (?3 IS NULL OR status = ?3) AND (?5 IS NULL OR embedding IS NOT NULL) ORDER BY id LIMIT ?6"""
+_BY_ID = """FROM node n WHERE id = ?1 AND (?2 IS NULL OR kind = ?2)
+AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4))"""
+_BY_TAG = """FROM node n WHERE ?1 IS NULL AND no IN (SELECT node FROM node_tag WHERE tag = ?4)
+AND (?2 IS NULL OR kind = ?2) AND (?3 IS NULL OR status = ?3)"""
+_BY_KIND = """FROM node n WHERE kind = ?2 AND ?1 IS NULL AND ?4 IS NULL AND (?3 IS NULL OR status = ?3)"""
+_BY_STATUS = """FROM node n WHERE ?1 IS NULL AND ?2 IS NULL AND ?4 IS NULL AND (?3 IS NULL OR status = ?3)"""
 _RECALL_TEXT = f"""SELECT {_NODE} FROM node_text t JOIN node n ON n.no = t.rowid
-WHERE t.text MATCH ?5 AND (?1 IS NULL OR id = ?1) AND (?2 IS NULL OR kind = ?2)
+WHERE t.text MATCH ?6 AND (?1 IS NULL OR id = ?1) AND (?2 IS NULL OR kind = ?2)
 AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4))
-ORDER BY t.rank, id LIMIT ?6"""
+ORDER BY t.rank, id LIMIT ?5"""
+_NODES_BY_ID = f"SELECT {_NODE} FROM node n WHERE id IN (SELECT value FROM json_each(?))"
 
 _TEXT_ALL = "SELECT no, label, payload, tags FROM node"
 _TEXT_STALE = f"""{_TEXT_ALL} WHERE id IN (SELECT DISTINCT body ->> '$.id' FROM event
@@ -133,8 +133,16 @@ _CLEAR = (
     "DELETE FROM policy_lock",
     *(table.clear for table in FOLDED),
     """DELETE FROM state WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*' OR key GLOB 'origin/*'
-    OR key = 'rewards'""",
+    OR key IN ('embedder', 'rewards')""",
 )
+
+
+def _narrowest(id: str | None, kind: str | None, tag: str | None) -> str:
+    if id is not None:
+        return _BY_ID
+    if tag is not None:
+        return _BY_TAG
+    return _BY_STATUS if kind is None else _BY_KIND
 
 
 class CursorState:
@@ -197,7 +205,7 @@ def _node(row: Sequence[Any]) -> Node:
     return Node(
         id=row[0], kind=row[1], label=row[2], payload=stored_json(row[3]), tags=tuple(stored_json(row[4])),
         status=row[5], version=row[6], created_seq=row[7], updated_seq=row[8], created_at=row[9],
-        updated_at=row[10], embedding=None if row[11] is None else tuple(stored_json(row[11])),
+        updated_at=row[10], embedding=None if row[11] is None else unpacked(row[11]),
         trust=row[12], memory=_provenance(row[13]),
     )  # fmt: skip
 
@@ -229,6 +237,8 @@ class Projection:
         self.surroundings = Surroundings(db)
         #: edges by their ends, and whether one more dependency would close a circle
         self.dependencies = Dependencies(db)
+        #: vectors of nodes, and the search for the nearest
+        self.vectors = Vectors(db, self.applied)
         self._fold: Mapping[str, Callable[[Row, dict[str, Json]], None]] = {
             "NodeUpserted": self._node_upserted,
             "NodeStatusChanged": self._node_status_changed,
@@ -241,6 +251,8 @@ class Projection:
             "SoftViolation": self._soft_violation,
             "RewardApplied": self._reward_applied,
             "ConfigSet": self._config_set,
+            "memory.embedded": self._embedded,
+            "memory.embedder_set": self._embedder_set,
             "EnforcementChanged": self._enforcement_changed,
             **self.policies.folds,
             **self.activations.folds,
@@ -258,6 +270,7 @@ class Projection:
         """Drop what is remembered of the tables: after a rollback, or when somebody else wrote."""
         self._forget_rows()
         self.dependencies.forget()
+        self.vectors.forget()
 
     def _forget_rows(self) -> None:
         self._cursors: dict[str, CursorState] = {}
@@ -354,7 +367,6 @@ class Projection:
     def _node_upserted(self, row: Row, body: dict[str, Json]) -> None:
         node_id, tags = body["id"], body["tags"]
         tag_text = encode_text(tags) if tags else "[]"
-        embedding = None if body["embedding"] is None else encode_text(body["embedding"])
         old = self._db.one(_NODE_OLD, (node_id,))
         kind, label, status = body["kind"], body["label"], body["status"]
         payload = encode_text(body["payload"])
@@ -362,7 +374,7 @@ class Projection:
             trust = self._trust(None, row, body, rewritten=True)
             new = self._db.one(
                 _NODE_INSERT,
-                (node_id, kind, label, payload, tag_text, status, row.seq, row.seq, row.at, row.at, embedding, trust),
+                (node_id, kind, label, payload, tag_text, status, row.seq, row.seq, row.at, row.at, trust),
             )  # fmt: skip
             assert new is not None
             no, changed = new[0], bool(tags)
@@ -371,9 +383,7 @@ class Projection:
         else:
             no, changed = old[0], old[1] != tag_text
             trust = self._trust(old[6], row, body, rewritten=old[4:6] != (label, payload))
-            self._db.run(
-                _NODE_UPDATE, (kind, label, payload, tag_text, status, row.seq, row.at, embedding, trust, no)
-            )
+            self._db.run(_NODE_UPDATE, (kind, label, payload, tag_text, status, row.seq, row.at, trust, no))
             if changed:
                 self._db.run(
                     "DELETE FROM node_tag WHERE node = ?1 AND tag IN (SELECT value FROM json_each(?2))",
@@ -381,6 +391,8 @@ class Projection:
                 )
         if changed:
             self._db.many("INSERT OR IGNORE INTO node_tag VALUES (?, ?)", [(tag, no) for tag in tags])
+        if body.get("embedding") is not None or (old is not None and "embedding" in body):
+            self.vectors.put(no, body["embedding"], row.seq, model=body.get("model"))
         self._status[node_id] = status
         self.shape += 1
         if "memory" in body:
@@ -480,6 +492,17 @@ class Projection:
             self._drop_stat(body["id"], 2 * old[1] + 1)
             self.successions.edge_gone(old[1], old[0], old[2], old[4])
 
+    def _embedder_set(self, row: Row, body: dict[str, Json]) -> None:
+        self.vectors.settle(
+            Space(body["provider"], body["model"], body["dimensions"], body["version"]), row.seq
+        )
+
+    def _embedded(self, row: Row, body: dict[str, Json]) -> None:
+        for node, vector in body["vectors"].items():
+            found = self._db.one("SELECT no FROM node WHERE id = ?", (node,))
+            if found is not None:
+                self.vectors.put(found[0], vector, row.seq, model=body["model"])
+
     def _enforcement_changed(self, row: Row, body: dict[str, Json]) -> None:
         scope, name, mode, learned = body["scope"], body["id"], body["mode"], body.get("learned", False)
         if scope != "edge":
@@ -567,8 +590,10 @@ class Projection:
             self._db.run(_RESTORE_TAGS, (no,))
             self._db.run(
                 "UPDATE node SET created_seq = ?1, updated_seq = ?1, trust = ?3 WHERE no = ?2",
-                (row.seq, no, lowest(row.trust, body["row"][13])),
+                (row.seq, no, lowest(row.trust, body["row"][12])),
             )
+        elif table == "vector":
+            self._db.run("UPDATE vector SET seq = ? WHERE no = ?", (row.seq, no))
         elif table == "edge":
             self._db.run("UPDATE edge SET created_seq = ?1, updated_seq = ?1 WHERE no = ?2", (row.seq, no))
         elif table == "zone":
@@ -797,19 +822,26 @@ class Projection:
 
     def recall(
         self, *, id: str | None, kind: str | None, status: str | None, tag: str | None, limit: int,
-        match: str | None = None, embedded: bool = False,
+        match: str | None = None,
     ) -> Iterator[Node]:  # fmt: skip
         """Yield the nodes that meet every filter: by rank with ``match``, else by id."""
+        values: list[SqlValue] = [id, kind, status, tag, limit]
         if match is not None:
-            sql = _RECALL_TEXT
-        elif id is not None:
-            sql = _RECALL_BY_ID
-        elif tag is not None:
-            sql = _RECALL_BY_TAG
-        else:
-            sql = _RECALL if kind is None else _RECALL_BY_KIND
-        fifth: SqlValue = match if match is not None else (1 if embedded else None)
-        return map(_node, self._db.all(sql, (id, kind, status, tag, fifth, limit)))
+            return map(_node, self._db.all(_RECALL_TEXT, [*values, match]))
+        return map(
+            _node, self._db.all(f"SELECT {_NODE} {_narrowest(id, kind, tag)} ORDER BY id LIMIT ?5", values)
+        )
+
+    def numbers(self, *, id: str | None, kind: str | None, status: str | None, tag: str | None) -> list[int]:
+        """Return the numbers of the nodes that meet every filter, as a vector search takes them."""
+        sql = f"SELECT no {_narrowest(id, kind, tag)}"
+        return [no for (no,) in self._db.all(sql, (id, kind, status, tag))]
+
+    def nodes(self, ids: Iterable[str]) -> list[Node]:
+        """Return the nodes with these ids, in their order; one that does not exist is left out."""
+        wanted = list(ids)
+        found = {row[0]: _node(row) for row in self._db.all(_NODES_BY_ID, (encode_text(wanted),))}
+        return [found[name] for name in wanted if name in found]
 
     def text_lags(self, head: int) -> bool:
         """Say whether the full-text index is behind the log."""

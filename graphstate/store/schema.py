@@ -6,9 +6,9 @@ Truth is `event` (with the names it uses in `stream` and `term`). `node`, `node_
 `stat` shows them with their ids.
 `state` holds the small things that nearly every event changes, together on one page: the last
 event folded (``head``), where each actor stands and came from (``cursor/...``, ``trail/...``), the
-last ``rewards``, and what came from another graph (``origin/...``).
-The view `cursor` shows the former. What is remembered of the worth of nodes stands in the tables of
-`tables.py`. `snapshot`, `checkpoint`, `first_result`, `event_abandoned`, `cut` and
+last ``rewards``, what came from another graph (``origin/...``), and which model the vectors are of
+(``embedder``). The view `cursor` shows the former. What is remembered of the worth of nodes, and their
+vectors, stands in the tables of `tables.py`. `snapshot`, `checkpoint`, `first_result`, `event_abandoned`, `cut` and
 `meta` stand beside them. A stream whose oldest rows were removed begins after ``start_seq``, as the event ``start_record``
 says. The view `event_log` is for people: names and hex instead of numbers
 and bytes. `node_text` is the full-text index; it may lag behind and catches up from the log.
@@ -74,7 +74,7 @@ _TABLES = (
     no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, label TEXT NOT NULL,
     payload TEXT NOT NULL, tags TEXT NOT NULL, status TEXT NOT NULL, version INTEGER NOT NULL,
     created_seq INTEGER NOT NULL, updated_seq INTEGER NOT NULL, created_at INTEGER NOT NULL,
-    updated_at INTEGER NOT NULL, embedding TEXT, trust TEXT NOT NULL) STRICT""",
+    updated_at INTEGER NOT NULL, trust TEXT NOT NULL) STRICT""",
     "CREATE INDEX node_kind ON node (kind, id)",
     "CREATE TABLE node_tag (tag TEXT NOT NULL, node INTEGER NOT NULL, PRIMARY KEY (tag, node)) STRICT, WITHOUT ROWID",
     """CREATE TABLE edge (

@@ -22,13 +22,13 @@ __all__ = ("LOAD_ROW", "Pin", "Snapshots", "Taken", "state_bytes")
 KEPT = 2
 
 _DUMP = """SELECT '{"node":' || (SELECT json_group_array(json_array(no, id, kind, label, payload, tags, status, version,
-    created_seq, updated_seq, created_at, updated_at, embedding, trust)) FROM (SELECT * FROM node ORDER BY no))
+    created_seq, updated_seq, created_at, updated_at, trust)) FROM (SELECT * FROM node ORDER BY no))
 || ',"edge":' || (SELECT json_group_array(json_array(no, id, src, dst, kind, label, guard, enforcement, weight,
     learned_weight, version, created_seq, updated_seq, learned_enforcement)) FROM (SELECT * FROM edge ORDER BY no))
 || ',"experience":' || (SELECT json_group_array(json_array(no, visits, successes, failures, soft_violations,
     blocks, ema_reward, last_seq, rewarded_by, rewarded_move)) FROM (SELECT * FROM experience ORDER BY no))
 || ',"state":' || (SELECT json_group_array(json_array(key, value)) FROM (SELECT * FROM state
-    WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*' OR key GLOB 'origin/*' OR key = 'rewards' ORDER BY key))
+    WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*' OR key GLOB 'origin/*' OR key IN ('embedder', 'rewards') ORDER BY key))
 || ',"zone":' || (SELECT json_group_array(json_array(no, name, intra, boundary, learned_intra, learned_boundary,
     version, created_seq, updated_seq)) FROM (SELECT * FROM zone ORDER BY no))
 || ',"zone_member":' || (SELECT json_group_array(json_array(zone, node)) FROM (SELECT * FROM zone_member
@@ -42,7 +42,7 @@ _DUMP += "".join(f" || ',\"{table.name}\":' || {table.dump}" for table in FOLDED
 
 _LOAD = (
     """INSERT INTO node SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
-    value ->> 6, value ->> 7, value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13
+    value ->> 6, value ->> 7, value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12
     FROM json_each(?, '$.node')""",
     "INSERT INTO node_tag SELECT DISTINCT t.value, n.no FROM node n, json_each(n.tags) t WHERE ? IS NOT NULL",
     """INSERT INTO edge SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,

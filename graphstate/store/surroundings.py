@@ -15,12 +15,18 @@ from graphstate.store.activation import SUPERSEDED_BY
 from graphstate.store.db import Database
 from graphstate.store.successions import CONSOLIDATED_FROM
 
-__all__ = ("FAN", "Direction", "Fact", "Surroundings")
+__all__ = ("COMMON", "FAN", "RANKED", "Direction", "Fact", "Surroundings")
 
 Direction: TypeAlias = Literal["out", "in", "both"]
 
 #: Edges of one node that a search follows; a hub with more says nothing about each of them.
 FAN = 1_000
+
+#: A word that more nodes have tells nothing apart.
+COMMON = 5_000
+
+#: Nodes that are ranked for one search.
+RANKED = 10_000
 
 _LINKS = {
     (near, far): f"""SELECT e.{near}, e.{far}, e.kind, e.label, e.weight + e.learned_weight
@@ -49,6 +55,11 @@ WHERE e.kind = 'reference' AND e.label = '{CONSOLIDATED_FROM}' ORDER BY e.no"""
 # Ranked and cut inside the index; only what is left is looked up.
 _MATCHING = """SELECT n.id, -t.rank FROM (SELECT rowid, rank FROM node_text WHERE text MATCH ?
 ORDER BY rank LIMIT ?) t JOIN node n ON n.no = t.rowid ORDER BY t.rank, n.id"""
+_NEWEST_MATCHING = """SELECT n.id, -t.rank FROM (SELECT rowid, rank FROM (SELECT rowid, rank FROM node_text
+WHERE text MATCH ?1 ORDER BY rowid DESC LIMIT ?3) ORDER BY rank LIMIT ?2) t JOIN node n ON n.no = t.rowid
+ORDER BY t.rank, n.id"""
+_OCCURRENCES = """SELECT value, (SELECT count(*) FROM (SELECT 1 FROM node_text
+WHERE text MATCH '"' || value || '"' LIMIT ?2)) FROM json_each(?1)"""
 _CONTENT = "SELECT id, label, payload, tags FROM node WHERE id IN (SELECT value FROM json_each(?))"
 
 
@@ -100,6 +111,8 @@ class Fact(NamedTuple):
 
     def inhibited(self, now: int, curves: Curves) -> float:
         """Return how far it is suppressed now, everywhere and in the context."""
+        if self.inhibited_at is None and self.lens_inhibited_at is None:
+            return 0.0
         half_life = self.half_lives(curves).inhibition_ms
         everywhere, here = (
             0.0 if at is None else clamp((value or 0.0) * factor(now - at, half_life))
@@ -114,6 +127,10 @@ class Fact(NamedTuple):
 def edge_type(kind: str, label: str) -> str:
     """Return what spreading calls an edge: the label of a reference that has one, else the kind."""
     return label if kind == "reference" and label else kind
+
+
+def _any_of(words: Sequence[str]) -> str:
+    return " OR ".join(f'"{word}"' for word in words)
 
 
 class Surroundings:
@@ -156,9 +173,24 @@ class Surroundings:
         """Return the newest active consolidation of each of the nodes that have one."""
         return dict(self._db.all(_SUMMARIES, (encode_text(sorted(sources)),)))
 
-    def matching(self, match: str, limit: int) -> list[tuple[str, float]]:
-        """Return the nodes that the full-text index ranks best, with their scores, best first."""
-        return self._db.all(_MATCHING, (match, limit))
+    def matching(self, words: Sequence[str], limit: int) -> list[tuple[str, float]]:
+        """Return the nodes that the full-text index ranks best, with their scores, best first.
+
+        The rarest words first, as many as together occur in `RANKED` nodes. If each of them is in
+        more than `COMMON`, the newest nodes with any of them. About 2 us a node that is ranked.
+        """
+        counted = self._db.all(_OCCURRENCES, (encode_text(list(words)), COMMON + 1))
+        chosen: list[str] = []
+        ranked = 0
+        for word, nodes in sorted(counted, key=lambda row: (row[1], row[0])):
+            ranked += nodes
+            if nodes > COMMON or (chosen and ranked > RANKED):
+                break
+            if nodes:
+                chosen.append(word)
+        if chosen or not any(nodes for _, nodes in counted):
+            return self._db.all(_MATCHING, (_any_of(chosen), limit)) if chosen else []
+        return self._db.all(_NEWEST_MATCHING, (_any_of(words), limit, RANKED))
 
     def content(self, ids: Collection[str]) -> list[tuple[str, str, str, str]]:
         """Return id, label, and payload and tags as JSON text of those of the nodes that exist."""

@@ -29,6 +29,11 @@ class Table(NamedTuple):
         return tuple(column.split()[0] for column in self.columns.split(", "))
 
     @property
+    def blobs(self) -> frozenset[str]:
+        """The columns that hold bytes; in a state these are hexadecimal, and empty for none."""
+        return frozenset(column.split()[0] for column in self.columns.split(", ") if " BLOB" in column)
+
+    @property
     def statements(self) -> tuple[str, ...]:
         """What creates it."""
         if self.key == 1:
@@ -42,7 +47,8 @@ class Table(NamedTuple):
     @property
     def dump(self) -> str:
         """An expression for all rows as JSON text, in the order of the key."""
-        names, key = ", ".join(self.names), ", ".join(self.names[: self.key])
+        names = ", ".join(f"hex({name})" if name in self.blobs else name for name in self.names)
+        key = ", ".join(self.names[: self.key])
         return (
             f"(SELECT json_group_array(json_array({names})) FROM (SELECT * FROM {self.name} ORDER BY {key}))"
         )
@@ -50,7 +56,10 @@ class Table(NamedTuple):
     @property
     def load(self) -> str:
         """A statement that fills it from a state."""
-        values = ", ".join(f"value ->> {place}" for place in range(len(self.names)))
+        values = ", ".join(
+            f"unhex(nullif(value ->> {place}, ''))" if name in self.blobs else f"value ->> {place}"
+            for place, name in enumerate(self.names)
+        )
         return f"INSERT INTO {self.name} SELECT {values} FROM json_each(?, '$.{self.name}')"
 
     @property
@@ -93,8 +102,17 @@ _OF_RECOLLECTION = (
     ),
     Table("verdict", "retrieval TEXT NOT NULL, node TEXT NOT NULL, useful INTEGER NOT NULL", key=2, about=""),
 )
-# What is made of texts and vectors.
-_OF_EMBEDDING: tuple[Table, ...] = ()
+#: Vectors of nodes as little-endian 32-bit floats, null for one that is to be made again, and the
+#: event that changed it last.
+_VECTOR = Table(
+    "vector",
+    "no INTEGER PRIMARY KEY, seq INTEGER NOT NULL, data BLOB",
+    indexes=(
+        "CREATE INDEX vector_seq ON vector (seq)",
+        "CREATE INDEX vector_waiting ON vector (no) WHERE data IS NULL",
+    ),
+)
+_OF_EMBEDDING = (_VECTOR,)
 
 #: Part of the state, in the order in which a bundle brings them.
 FOLDED = (*_OF_ACTIVATION, *_OF_RECOLLECTION, *_OF_EMBEDDING)

@@ -31,9 +31,11 @@ from graphstate.verbs.values import (
     check_edge,
     check_experience,
     check_mode,
+    check_model,
     check_node,
     check_nodes,
     check_tunable,
+    check_vector,
     field,
 )
 
@@ -62,8 +64,9 @@ class Event(NamedTuple):
 def _node_upserted(store: Store, body: Body) -> None:
     check_node(
         store, field(body, "id"), field(body, "kind"), field(body, "label"), field(body, "payload"),
-        field(body, "tags"), field(body, "status"), field(body, "embedding"),
+        field(body, "tags"), field(body, "status"), body.get("embedding"),
     )  # fmt: skip
+    check_model(body.get("model", ""))
     if "memory" in body:
         check_provenance(body["memory"])
     _inherited(body)
@@ -246,6 +249,25 @@ def _consolidated(store: Store, body: Body) -> None:
     _happened(store, body)
 
 
+# ------------------------------------------------------------------------- vectors
+
+
+def _embedder_set(store: Store, body: Body) -> None:
+    for name in ("provider", "model", "version"):
+        arguments.text(field(body, name), name, MAX_NAME)
+    arguments.whole(field(body, "dimensions"), "dimensions", least=1, most=arguments.MAX_EMBEDDING)
+
+
+def _embedded(store: Store, body: Body) -> None:
+    check_model(field(body, "model"))
+    vectors = field(body, "vectors")
+    if not isinstance(vectors, dict):
+        refuse(f"vectors must be an object, not {shown(vectors)}")
+    for node, vector in vectors.items():
+        known(store, node)
+        check_vector(vector)
+
+
 def _feedback(store: Store, body: Body) -> None:
     arguments.identifier(field(body, "retrieval_id"), "retrieval_id")
     known(store, field(body, "id"))
@@ -343,6 +365,8 @@ EVENTS: Mapping[str, Event] = {
     "memory.feedback": Event(_feedback),
     "memory.weights_set": Event(_weights_set, _of("weights", "scope")),
     "ConfigSet": Event(_config_set, _of("tunable", "key")),
+    "memory.embedder_set": Event(_embedder_set, lambda _: ("embedder", "*")),
+    "memory.embedded": Event(_embedded),
     "Migrated": Event(_migrated),
     "Imported": Event(_imported),
     "Merged": Event(_merged),

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from graphstate._canonical import Json, NotJson, encode
 from graphstate.errors import ErrorCode, VerbFailed, shown
 from graphstate.events import Head, is_valid_id
+from graphstate.similarity import LARGEST
 
 __all__ = (
     "choice", "embedding", "head", "identifier", "identifiers", "json_bytes", "limit", "name", "number", "refuse",
@@ -141,10 +142,12 @@ def head(value: object, what: str) -> Head:
 
 
 def embedding(value: object) -> list[float]:
-    """A vector of 1 to 8,192 finite numbers."""
+    """A vector of 1 to 8,192 numbers that are finite in 32 bits."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         refuse(f"embedding must be a list of numbers, not {shown(value)}")
-    clean = [number(item, f"embedding[{index}]") for index, item in enumerate(value)]
+    clean = [
+        number(item, f"embedding[{index}]", least=-LARGEST, most=LARGEST) for index, item in enumerate(value)
+    ]
     if not 0 < len(clean) <= MAX_EMBEDDING:
         refuse(f"embedding has {len(clean)} numbers, it must have 1 to {MAX_EMBEDDING}")
     return clean

@@ -208,7 +208,9 @@ def _time_of(store: Store, head: Head) -> int | None:
 
 
 def _reopened(graph: Verbs, path: str) -> Verbs:
-    return type(graph)(graph.store.sibling(path), actor=graph.actor, trust=graph.trust)
+    return type(graph)(
+        graph.store.sibling(path), actor=graph.actor, trust=graph.trust, embedder=graph.embedder
+    )
 
 
 def _forked(graph: Verbs, path: str) -> Verbs:

@@ -10,6 +10,7 @@ from graphstate.errors import ErrorCode, shown
 from graphstate.events import Draft
 from graphstate.model import Taught
 from graphstate.results import Ok, Result
+from graphstate.store import Store
 from graphstate.store.retrievals import GLOBAL
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
@@ -64,7 +65,7 @@ class Learning(Verbs):
         whose = arguments.name(scope or (remembered.scope if remembered else GLOBAL), "scope")
         before = retrievals.verdict(search, node)
         if before is not None:
-            return Ok(self._taught(search, node, before, whose), repeated=True)
+            return Ok(_taught(self.store, search, node, before, whose), repeated=True)
         if signals is None:
             seen = {hit.id: hit.signals for hit in remembered.hits} if remembered else {}
             if node not in seen:
@@ -85,14 +86,10 @@ class Learning(Verbs):
             "at": self.store.now(),
         }
         self.record(Draft("memory.feedback", body), actor=actor, cause=cause)
-        return Ok(self._taught(search, node, verdict, whose))
-
-    def _taught(self, search: str, node: str, useful: bool, scope: str) -> Taught:
-        weights = self.store.projection.retrievals.weights(scope)
-        return Taught(retrieval_id=search, id=node, useful=useful, scope=scope, weights=weights)
+        return Ok(_taught(self.store, search, node, verdict, whose))
 
     @query
-    def weights(self, scope: str = GLOBAL) -> dict[str, float]:
+    def weights(self, *, scope: str = GLOBAL) -> dict[str, float]:
         """Return the weights of the signals in a scope; what it has none of its own for, that of all.
 
         Raises:
@@ -119,6 +116,11 @@ class Learning(Verbs):
         body = {"scope": name, "weights": checked_weights(weights), "at": self.store.now()}
         self.record(Draft("memory.weights_set", body), actor=actor, cause=cause)
         return Ok(dict(self.store.projection.retrievals.weights(name)))
+
+
+def _taught(store: Store, search: str, node: str, useful: bool, scope: str) -> Taught:
+    weights = store.projection.retrievals.weights(scope)
+    return Taught(retrieval_id=search, id=node, useful=useful, scope=scope, weights=weights)
 
 
 def _flag(value: object) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
+
+from msgspec import structs
 
 from graphstate._canonical import Json, decode
 from graphstate.errors import ErrorCode
@@ -13,10 +13,12 @@ from graphstate.events import Draft, is_valid_id
 from graphstate.model import Node, Status, Trust
 from graphstate.policy import lowest
 from graphstate.results import Ok, Result
+from graphstate.similarity import cosine
 from graphstate.store import Store
 from graphstate.store.words import indexed, node_words, words
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
+from graphstate.verbs.embedding import query_vector, remembered_vector
 from graphstate.verbs.provenance import provenance
 from graphstate.verbs.verb import Verbs, catches_up_text, query, verb
 
@@ -52,15 +54,6 @@ def merge_patch(target: Json, patch: Json) -> Json:
     return merged
 
 
-def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
-    norms = math.hypot(*a) * math.hypot(*b)
-    return math.sumprod(a, b) / norms if norms and hasattr(math, "sumprod") else _slow_cosine(a, b, norms)
-
-
-def _slow_cosine(a: Sequence[float], b: Sequence[float], norms: float) -> float:
-    return sum(x * y for x, y in zip(a, b, strict=True)) / norms if norms else 0.0
-
-
 def expect(version: object, current: int, what: str) -> None:
     """Fail with Conflict unless a version is the current one; None accepts any."""
     if version is not None and arguments.whole(version, "expect_version", least=0, most=2**53) != current:
@@ -92,6 +85,7 @@ class Memory(Verbs):
         tags: Sequence[str] | None = None,
         status: Status | None = None,
         embedding: Sequence[float] | None = None,
+        embed: bool | None = None,
         memory: Mapping[str, Json] | None = None,
         expect_version: int | None = None,
         actor: str | None = None,
@@ -105,6 +99,9 @@ class Memory(Verbs):
         Args:
             payload: Replaces the payload; None is ``{}``.
             patch: Changes the payload instead: null removes a key, objects merge.
+            embedding: Its vector, kept in 32 bits: as long as the others of the graph.
+            embed: Make the vector from label and payload, if these changed; None does so if the
+                graph was opened with an embedder.
             memory: What is known of where it comes from: any of memory_class (episodic, semantic,
                 procedural, entity; None as its kind), confidence (0 to 1), source, observed_at
                 (ms), derived_from, supersedes, contradicts. What is not given stays, None takes
@@ -132,19 +129,21 @@ class Memory(Verbs):
             "payload": value,
             "tags": list(base.tags) if tags is None else arguments.tags(tags),
             "status": base.status if status is None else arguments.choice(status, "status", STATUSES),
-            "embedding": base.embedding if embedding is None else arguments.embedding(embedding),
         }
         if memory is not None:
             body["memory"] = provenance(base.memory, memory)
-        (row,) = self.record(Draft("NodeUpserted", body), actor=actor, cause=cause)
+        node = Node(
+            id=known_id, kind=body["kind"], label=body["label"], payload=value, tags=tuple(body["tags"]),
+            status=body["status"],
+        )  # fmt: skip
+        before, about_vector, vector = remembered_vector(self, node, old, embedding, embed)
+        row = self.record(*before, Draft("NodeUpserted", body | about_vector), actor=actor, cause=cause)[-1]
         if old is not None or memory is not None:
             return Ok(_present(self.store, known_id))
         return Ok(
-            Node(
-                id=known_id, kind=body["kind"], label=body["label"], payload=value, tags=tuple(body["tags"]),
-                status=body["status"], created_seq=row.seq, updated_seq=row.seq, created_at=row.at,
-                updated_at=row.at, embedding=None if body["embedding"] is None else tuple(body["embedding"]),
-                trust=cast(Trust, lowest(row.trust)),
+            structs.replace(
+                node, created_seq=row.seq, updated_seq=row.seq, created_at=row.at, updated_at=row.at,
+                embedding=vector, trust=cast(Trust, lowest(row.trust)),
             )
         )  # fmt: skip
 
@@ -181,6 +180,7 @@ class Memory(Verbs):
         status: Status | None = None,
         text: str | None = None,
         embedding: Sequence[float] | None = None,
+        like: str | None = None,
         limit: int | None = None,
     ) -> list[Node]:
         """Return the nodes that meet every condition given.
@@ -189,16 +189,17 @@ class Memory(Verbs):
             text: Every word must occur, whole and in any case, in label, payload or tags;
                 best match first. No character has a special meaning. Text without a word
                 finds nothing.
-            embedding: Nearest first, by cosine, among nodes with a vector of this length; one
-                pass over the nodes that meet the other conditions. If none of them has a vector
-                the condition is left out; if they have vectors of other lengths alone, it is
-                refused. Given with ``text`` both orders count alike: a node's score is the sum
-                of 1 / (60 + its place) in each of them, the smaller id first of equals.
+            embedding: Nearest first, by cosine, among the nodes that meet the other conditions and
+                have a vector. If none of them has one the condition is left out. Given with
+                ``text`` both orders count alike: a node's score is the sum of 1 / (60 + its
+                place) in each of them, the smaller id first of equals.
+            like: The same with the vector that the graph's embedder makes of this text.
             limit: 1 to 1,000, default 50; 0 counts as 1. Without text and embedding the
                 result is sorted by id.
 
         Raises:
-            VerbFailed: InvalidInput.
+            VerbFailed: InvalidInput; EmbeddingMismatch if the vector is not like those of the graph,
+                or these wait to be made again; EmbedderFailed.
         """
         most = max(1, arguments.limit(limit, 50))
         wanted: dict[str, Any] = {
@@ -207,18 +208,13 @@ class Memory(Verbs):
             "tag": None if tag is None else arguments.text(tag, "tag", arguments.MAX_NAME),
             "status": None if status is None else arguments.choice(status, "status", STATUSES),
         }
-        vector = None if embedding is None else arguments.embedding(embedding)
-        if text is not None:
-            arguments.text(text, "text", arguments.MAX_SEARCH)
-            matching = list(_by_text(self.store, text, wanted, most if vector is None else -1))
-            return matching if vector is None else _hybrid(matching, vector)[:most]
-        recalled = self.store.projection.recall
-        if vector is None:
-            return list(recalled(**wanted, limit=most))
-        embedded = list(recalled(**wanted, limit=-1, embedded=True))
-        if not embedded:
-            return list(recalled(**wanted, limit=most))
-        return _nearest(_comparable(embedded, vector), vector, most)
+        found = None if text is None else arguments.text(text, "text", arguments.MAX_SEARCH)
+        if embedding is None and like is None:
+            return list(_recalled(self.store, found, wanted, most))
+        vector = query_vector(self, like, embedding)
+        if found is not None:
+            return _hybrid(self.store, list(_recalled(self.store, found, wanted, -1)), vector)[:most]
+        return _nearest(self.store, vector, wanted, most) or list(_recalled(self.store, None, wanted, most))
 
     @query
     def fts_enabled(self) -> bool:
@@ -247,30 +243,29 @@ def _present(store: Store, id: str) -> Node:
     return node
 
 
-def _comparable(nodes: Sequence[Node], vector: Sequence[float]) -> list[Node]:
-    """Return the nodes with a vector of this length, all of them if none has any vector."""
-    lengths = {len(node.embedding) for node in nodes if node.embedding is not None}
-    if lengths and len(vector) not in lengths:
-        known_lengths = ", ".join(map(str, sorted(lengths)[:8]))
-        refuse(
-            f"embedding has {len(vector)} numbers, the vectors of the nodes in question have {known_lengths}",
-            hint="use the model whose vectors are stored, or store vectors of this one",
-        )
-    return [n for n in nodes if not lengths or (n.embedding and len(n.embedding) == len(vector))]
+def _recalled(store: Store, text: str | None, wanted: dict[str, Any], limit: int) -> Iterator[Node]:
+    if text is None:
+        return store.projection.recall(**wanted, limit=limit)
+    return _by_text(store, text, wanted, limit)
 
 
-def _nearest(nodes: Sequence[Node], vector: Sequence[float], most: int) -> list[Node]:
-    return heapq.nsmallest(most, nodes, key=lambda n: (-_cosine(vector, n.embedding or ()), n.id))
+def _nearest(store: Store, vector: Sequence[float], wanted: dict[str, Any], most: int) -> list[Node]:
+    filtered = any(value is not None for value in wanted.values())
+    among = store.projection.numbers(**wanted) if filtered else None
+    return store.projection.nodes(
+        hit.id for hit in store.projection.vectors.search(vector, most, among=among)
+    )
 
 
-def _hybrid(matching: Sequence[Node], vector: Sequence[float]) -> list[Node]:
+def _hybrid(store: Store, matching: Sequence[Node], vector: Sequence[float]) -> list[Node]:
     """Fuse two orders by reciprocal rank: neither scale need be comparable with the other."""
-    by_text = _comparable(matching, vector)
-    if not any(node.embedding for node in by_text):
+    near = {node.id: cosine(vector, node.embedding) for node in matching if node.embedding is not None}
+    by_text = [node for node in matching if not near or node.id in near]
+    if not near:
         return by_text
     score = {node.id: 1 / (_FUSION + place) for place, node in enumerate(by_text, 1)}
-    for place, node in enumerate(_nearest(by_text, vector, len(by_text)), 1):
-        score[node.id] += 1 / (_FUSION + place)
+    for place, name in enumerate(sorted(near, key=lambda name: (-near[name], name)), 1):
+        score[name] += 1 / (_FUSION + place)
     return sorted(by_text, key=lambda node: (-score[node.id], node.id))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from graphstate._canonical import decode
-from graphstate.activation.composite import composite
+from graphstate.activation.composite import composite, shares
 from graphstate.activation.decay import factor
 from graphstate.activation.spreading import MAX_DEPTH, Link, spread
 from graphstate.model import Pulse, PulseHit
@@ -36,6 +36,9 @@ MAX_SEEDS = 1_000
 
 #: Different words of a query that are searched for.
 MAX_WORDS = 64
+
+# Vectors of 32-bit floats do not tell cosines apart that are nearer to each other than this.
+_NOISE = 1e-6
 
 _DIRECTIONS = ("out", "in", "both")
 
@@ -140,7 +143,7 @@ def by_meaning(store: Store, vector: Sequence[float] | None, limit: int, above: 
     if vector is None:
         return {}
     try:
-        hits = store.projection.vectors.search(vector, limit, above=max(0.0, above))
+        hits = store.projection.vectors.search(vector, limit, above=above + _NOISE if above > 0 else 0.0)
     except ValueError as error:
         refuse(str(error))
     return {hit.id: min(1.0, hit.similarity) for hit in hits}
@@ -150,7 +153,8 @@ def by_words(store: Store, text: str | None, limit: int) -> dict[str, float]:
     """Return the nodes that share words with a text, each with a signal from 0 to 1.
 
     In the order of BM25; the best one's signal is its share of the words, and the others have
-    theirs in proportion. Without the index every node is read, and each has its share.
+    theirs in proportion. Words that very many nodes have tell nothing apart, and are searched for
+    only if there are no others. Without the index every node is read, and each has its share.
     """
     wanted = list(dict.fromkeys(words(text or "")))[:MAX_WORDS]
     if not wanted:
@@ -158,7 +162,7 @@ def by_words(store: Store, text: str | None, limit: int) -> dict[str, float]:
     if not store.text_is_current():
         return _by_reading(store, set(wanted), limit)
     surroundings = store.projection.surroundings
-    ranked = surroundings.matching(" OR ".join(f'"{indexed(word)}"' for word in wanted), limit)
+    ranked = surroundings.matching([indexed(word) for word in wanted], limit)
     if not ranked:
         return {}
     best, top = ranked[0]
@@ -189,6 +193,13 @@ class _Search:
         self.weights = projection.retrievals.weights(ask.scope)
         self._recency_ms = projection.tunables()["recencyHalfLifeMs"]
         self._facts: dict[str, Fact] = {}
+        self._signals: dict[str, dict[str, float]] = {}
+        # A query that is a vector has no words, and text without a vector has no meaning to compare.
+        self._found_by = [
+            name
+            for name, there in (("semantic", ask.vector), ("lexical", ask.text), ("graph", ""))
+            if there is not None
+        ]
         self.truncated = False
 
     def _know(self, ids: Iterable[str]) -> None:
@@ -222,8 +233,8 @@ class _Search:
         gain = float(edge_type != CONSOLIDATED_FROM) if gains is None else gains.get(edge_type, 0.0)
         return gain * min(1.0, max(0.0, weight))
 
-    def hits(self) -> tuple[list[PulseHit], int]:
-        """Return what was found, best first, and how many nodes it began at."""
+    def hits(self) -> tuple[list[PulseHit], int, int]:
+        """Return what is shown, best first, how many were found, and how many nodes it began at."""
         ask = self._ask
         semantic = by_meaning(self._store, ask.vector, ask.seeds, ask.semantic_threshold)
         lexical = by_words(self._store, ask.text, ask.seeds)
@@ -240,10 +251,14 @@ class _Search:
             for node, value in part.items():
                 told.setdefault(node, {})[name] = min(1.0, value)
         stand_ins = self._folded(told)
-        scored = [self._hit(node, signals, stand_ins.get(node, ())) for node, signals in told.items()]
-        kept = [hit for hit in scored if hit is not None and hit.score > ask.threshold]
-        kept.sort(key=lambda hit: (-hit.score, hit.id))
-        return kept, len(strengths)
+        scored = [
+            (-score, node)
+            for node, found in told.items()
+            if (score := self._score(node, found)) > ask.threshold
+        ]
+        scored.sort()
+        shown = [self._hit(node, -score, stand_ins.get(node, ())) for score, node in scored[: ask.limit]]
+        return shown, len(scored), len(strengths)
 
     def _folded(self, told: dict[str, dict[str, float]]) -> dict[str, tuple[str, ...]]:
         """Let consolidations take over what reached their suppressed sources."""
@@ -265,26 +280,27 @@ class _Search:
             self._know(told)
         return stands_for
 
-    def _hit(self, node: str, found: Mapping[str, float], stands_for: tuple[str, ...]) -> PulseHit | None:
+    def _score(self, node: str, found: Mapping[str, float]) -> float:
+        """Return the score of a node, and keep its signals; 0 if it is not to be shown."""
         fact, ask, now = self._facts.get(node), self._ask, self._now
         if fact is None or not fact.active or (ask.as_of is not None and fact.since > ask.as_of):
-            return None
+            return 0.0
         if fact.superseded_by is not None and not ask.include_superseded:
-            return None
-        signals = {"semantic": found.get("semantic", 0.0)} if ask.vector is not None else {}
-        if ask.text is not None:
-            signals["lexical"] = found.get("lexical", 0.0)
-        signals["graph"] = found.get("graph", 0.0)
+            return 0.0
+        signals = self._signals[node] = {name: found.get(name, 0.0) for name in self._found_by}
         signals["recency"] = factor(now - fact.created_at, self._recency_ms)
         signals["usage"] = fact.usage(now, self._curves, lens=ask.context is not None)
-        inhibition = fact.inhibited(now, self._curves)
-        score = composite(
-            signals, self.weights, inhibition=inhibition, gamma=ask.gamma, normalise=ask.normalise,
-            confidence=1.0 if fact.confidence is None else fact.confidence,
+        return composite(
+            signals, self.weights, inhibition=fact.inhibited(now, self._curves), gamma=ask.gamma,
+            confidence=1.0 if fact.confidence is None else fact.confidence, normalise=ask.normalise,
         )  # fmt: skip
+
+    def _hit(self, node: str, score: float, stands_for: tuple[str, ...]) -> PulseHit:
+        fact, signals = self._facts[node], self._signals[node]
         return PulseHit(
-            id=node, score=score.total, kind=fact.kind, label=fact.label, signals=signals, shares=score.shares,
-            confidence=fact.confidence, inhibition=inhibition, superseded_by=fact.superseded_by,
+            id=node, score=score, kind=fact.kind, label=fact.label, signals=signals,
+            shares=shares(signals, self.weights, normalise=self._ask.normalise), confidence=fact.confidence,
+            inhibition=fact.inhibited(self._now, self._curves), superseded_by=fact.superseded_by,
             stands_for=stands_for,
         )  # fmt: skip
 
@@ -292,8 +308,7 @@ class _Search:
 def search(store: Store, ask: Ask, now: int) -> Pulse:
     """Search the memory. The answer is remembered for feedback as long as the graph is open."""
     running = _Search(store, ask, now)
-    hits, seeds = running.hits()
-    shown = hits[: ask.limit]
+    shown, found, seeds = running.hits()
     name = store.ids.next("R")
     store.projection.retrievals.remember(
         Retrieval(
@@ -305,6 +320,6 @@ def search(store: Store, ask: Ask, now: int) -> Pulse:
         )
     )
     return Pulse(
-        retrieval_id=name, at=now, scope=ask.scope, weights=running.weights, hits=tuple(shown), found=len(hits),
+        retrieval_id=name, at=now, scope=ask.scope, weights=running.weights, hits=tuple(shown), found=found,
         seeds=seeds, truncated=running.truncated,
     )  # fmt: skip

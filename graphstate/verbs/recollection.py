@@ -11,7 +11,7 @@ from graphstate._canonical import Json, encode
 from graphstate.activation.base_level import base_level, retention
 from graphstate.activation.decay import clamp, factor
 from graphstate.activation.embedding import aembed, node_text
-from graphstate.activation.selection import SMALL, Choice, Selection, select
+from graphstate.activation.selection import SMALL, Choice, Selection, pool_size, select
 from graphstate.activation.tokens import estimate_node
 from graphstate.errors import StoreError
 from graphstate.events import Draft, is_valid_id
@@ -153,8 +153,8 @@ class Recollection(Verbs):
         Raises:
             VerbFailed: InvalidInput; EmbedderFailed or EmbeddingMismatch.
         """
-        ask = self._asked(
-            query, vector, limit=limit, scope=scope, context=context, seeds=seeds,
+        ask = _asked(
+            self, query, vector, limit=limit, scope=scope, context=context, seeds=seeds,
             semantic_threshold=semantic_threshold, threshold=threshold, depth=depth, decay=decay,
             fan_beta=fan_beta, edge_types=edge_types, direction=direction,
             include_superseded=include_superseded, as_of=as_of, gamma=gamma, normalise=normalise,
@@ -173,11 +173,6 @@ class Recollection(Verbs):
         return self.pulse(query, **options)
 
     apulse.__dict__["verb"] = "reads"
-
-    def _asked(self, query: str | Sequence[float], vector: Sequence[float] | None, **options: Any) -> Ask:
-        if isinstance(query, str) and vector is None and self.embedder is not None and query:
-            vector = query_vector(self, query, None)
-        return asked(self.store, query, vector, **options)
 
     @verb
     def absorb(
@@ -230,8 +225,8 @@ class Recollection(Verbs):
             arguments.number(value, name, least=0)
             for value, name in ((min_match, "min_match"), (min_graph, "min_graph"), (most, "most"))
         ]
-        ask = self._asked(
-            query, vector, limit=arguments.MAX_RESULTS, scope=scope, context=context, seeds=seeds,
+        ask = _asked(
+            self, query, vector, limit=arguments.MAX_RESULTS, scope=scope, context=context, seeds=seeds,
             semantic_threshold=semantic_threshold, depth=depth, decay=decay, fan_beta=fan_beta,
             edge_types=edge_types, direction=direction, gamma=gamma, normalise=normalise,
         )  # fmt: skip
@@ -242,7 +237,7 @@ class Recollection(Verbs):
         chosen = [hit for hit in found.hits if hit.score >= least and _matches(hit, *bounds[:2])]
         amounts = {hit.id: clamp(share * hit.score) for hit in chosen[: arguments.limit(limit, ABSORBED)]}
         if habituate:
-            amounts = self._habituated(amounts, share, now)
+            amounts = _habituated(self.store, amounts, share, now)
         together = math.fsum(amounts.values())
         if together > bounds[2]:
             amounts = {node: amount * bounds[2] / together for node, amount in amounts.items()}
@@ -255,20 +250,12 @@ class Recollection(Verbs):
         self.record(*drafts, actor=actor, cause=cause)
         return Ok(Absorbed(pulse=found, amounts=amounts))
 
-    def _habituated(self, amounts: Mapping[str, float], gain: float, now: int) -> dict[str, float]:
-        # A score is what a memory gained and still has, so it tells how often that was lately.
-        facts = self.store.projection.surroundings.facts(amounts, context=None, as_of=None)
-        curves = self.store.projection.activations.curves
-        return {
-            node: amount / (1 + facts[node].presence(now, curves) / gain) for node, amount in amounts.items()
-        }
-
     @_searches
     @query
     def working_memory(
         self,
-        limit: int = 10,
         *,
+        limit: int | None = None,
         min_score: float = 0.0,
         context: str | None = None,
         context_fallback: bool = False,
@@ -289,7 +276,7 @@ class Recollection(Verbs):
         and at least 64.
 
         Args:
-            limit: 0 to 1,000.
+            limit: 0 to 1,000, default 10.
             min_score: Only what is more present than this.
             context: As present as in this context.
             context_fallback: What was never seen in it counts as present as it is everywhere.
@@ -311,16 +298,16 @@ class Recollection(Verbs):
         plain = budget is None and not share and not density
         depth = places + len(pins) if plain else max(SMALL + 1, 4 * places)
         present = _Present(self.store, context_of(context), context_fallback)
-        scores = present.scores(
-            Activating.top_activated(
-                self, min(arguments.MAX_RESULTS, depth), context=context, context_fallback=context_fallback,
-                min_score=min_score, include_superseded=include_superseded,
-            ),
-            pins,
+        ranked = Activating.top_activated(
+            self, limit=min(arguments.MAX_RESULTS, depth), context=context, context_fallback=context_fallback,
+            min_score=min_score, include_superseded=include_superseded,
         )  # fmt: skip
+        ranked = ranked[: pool_size(places, len(ranked)) + len(pins)]
+        scores = present.scores(ranked, pins)
         try:
             chosen = select(
                 scores, limit=places, budget=budget, diversity=share, pinned=pins, density=density,
+                ties={row.id: -float(place) for place, row in enumerate(ranked)},
                 cost_of=lambda name: (cost_of or _tokens)(present.node(name)),
                 similarity=present.likeness(scores, similarity_of) if share else _unlike,
             )  # fmt: skip
@@ -425,6 +412,19 @@ class Recollection(Verbs):
 
 
 # ------------------------------------------------------------------------------ the parts of it
+
+
+def _asked(graph: Verbs, query: str | Sequence[float], vector: Sequence[float] | None, **options: Any) -> Ask:
+    if isinstance(query, str) and vector is None and graph.embedder is not None and query:
+        vector = query_vector(graph, query, None)
+    return asked(graph.store, query, vector, **options)
+
+
+def _habituated(store: Store, amounts: Mapping[str, float], gain: float, now: int) -> dict[str, float]:
+    # A score is what a memory gained and still has, so it tells how often that was lately.
+    facts = store.projection.surroundings.facts(amounts, context=None, as_of=None)
+    curves = store.projection.activations.curves
+    return {node: amount / (1 + facts[node].presence(now, curves) / gain) for node, amount in amounts.items()}
 
 
 def _matches(hit: PulseHit, least: float, least_graph: float) -> bool:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from msgspec import structs
+
 from graphstate import algorithms, scoring
 from graphstate._canonical import Json, encode
 from graphstate.errors import ErrorCode, shown
@@ -17,6 +19,7 @@ from graphstate.model import Edge, MergedStates, Migrated, Node, Split, Stat, to
 from graphstate.results import Ok, Result
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
+from graphstate.verbs.embedding import copied_vector, outdated
 from graphstate.verbs.memory import _stored_form, expect, known
 from graphstate.verbs.verb import Verbs, synced_verb, verb
 
@@ -59,7 +62,13 @@ class Reshaping(Verbs):
         found = [self.store.projection.edge(edge) for edge in wanted]
         moved = [edge for edge in found if edge is not None and edge.src == node.id]
         label = arguments.shortened(node.label, arguments.MAX_LABEL - len(_SPLIT)) + _SPLIT
-        drafts = [Draft("NodeUpserted", node_body(node, id=copy, label=label, status="active"))]
+        drafts = [
+            Draft(
+                "NodeUpserted",
+                node_body(node, id=copy, label=label, status="active")
+                | copied_vector(self.store, node.embedding),
+            )
+        ]
         drafts += _zones_joined(self, node.id, copy)
         for edge in moved:
             drafts += _moved(self, edge, src=copy)
@@ -158,7 +167,6 @@ def node_body(node: Node, **changes: Any) -> dict[str, Any]:
     body = {
         "id": node.id, "kind": node.kind, "label": node.label, "payload": node.payload,
         "tags": list(node.tags), "status": node.status,
-        "embedding": None if node.embedding is None else list(node.embedding),
     }  # fmt: skip
     return body | changes
 
@@ -195,12 +203,10 @@ def _joined_body(graph: Verbs, stays: Node, other: Node) -> dict[str, Any]:
     payload = stays.payload
     if isinstance(stays.payload, Mapping) and isinstance(other.payload, Mapping):
         payload = {**other.payload, **stays.payload}
-    body = node_body(
-        stays,
-        payload=_stored_form(graph.store, payload),
-        tags=arguments.tags([*stays.tags, *other.tags]),
-        embedding=next((list(n.embedding) for n in (stays, other) if n.embedding is not None), None),
-    )
+    body = _with_payload(graph, stays, _stored_form(graph.store, payload))
+    body["tags"] = arguments.tags([*stays.tags, *other.tags])
+    if stays.embedding is None and other.embedding is not None:
+        body |= copied_vector(graph.store, other.embedding)
     mine, theirs = (graph.store.projection.stat("node", node.id) for node in (stays, other))
     if theirs is not None:
         body["stat"] = to_json(scoring.joined(mine or Stat(), theirs))
@@ -237,6 +243,13 @@ def _cursors_to(graph: Verbs, old: str, new: str) -> list[Draft]:
     return drafts
 
 
+def _with_payload(graph: Verbs, node: Node, payload: Json) -> dict[str, Any]:
+    body = node_body(node, payload=payload)
+    if outdated(graph.store, node, structs.replace(node, payload=payload)):
+        body["embedding"] = None
+    return body
+
+
 def _migrated(graph: Verbs, node_id: str, apply: Callable[[Any], Json]) -> dict[str, Any] | None:
     """Return the node's new body, None if its payload stays as it is."""
     node = the_node(graph, node_id, "node")
@@ -257,7 +270,7 @@ def _migrated(graph: Verbs, node_id: str, apply: Callable[[Any], Json]) -> dict[
             node=node_id,
         )
     value = _stored_form(graph.store, payload)
-    return None if encode(value) == before else node_body(node, payload=value)
+    return None if encode(value) == before else _with_payload(graph, node, value)
 
 
 def hardening(edge: str) -> list[Draft]:

@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping
 from graphstate._canonical import Json, NotJson, decode
 from graphstate.errors import shown
 from graphstate.policy import TRUST
+from graphstate.similarity import unpacked
 from graphstate.store import Store
 from graphstate.store.projection import REWARDS, TRAIL
 from graphstate.store.tables import FOLDED
+from graphstate.store.vectors import Space
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
 from graphstate.verbs.intuition import MAX_REWARD
@@ -75,10 +77,9 @@ def _json_column(value: Json, what: str) -> Json:
 def _node_row(store: Store, row: list[Json]) -> None:
     no, name, kind, label, payload, tags, status, version, created, updated, *times = row[:12]
     check_node(
-        store, name, kind, label, _json_column(payload, "payload"), _json_column(tags, "tags"), status,
-        None if row[12] is None else _json_column(row[12], "embedding"),
+        store, name, kind, label, _json_column(payload, "payload"), _json_column(tags, "tags"), status, None
     )  # fmt: skip
-    arguments.choice(row[13], "trust", TRUST)
+    arguments.choice(row[12], "trust", TRUST)
     if store.projection.status(name) is not None:
         refuse(f"node {name!r} stands twice in the base")
     for value, what in ((no, "no"), (version, "version")):
@@ -87,6 +88,24 @@ def _node_row(store: Store, row: list[Json]) -> None:
         whole(value, what)
     for value in times:
         whole(value, "a time", -MAX_INT)
+
+
+def _vector_row(store: Store, row: list[Json]) -> None:
+    no, seq, data = row
+    whole(no, "no", 1)
+    whole(seq, "the event of a vector")
+    if not isinstance(data, str):
+        refuse(f"a vector must be hexadecimal text, not {shown(data)}")
+    if data:
+        arguments.embedding(unpacked(bytes.fromhex(data)))
+
+
+def _embedder(value: Json) -> None:
+    if not isinstance(value, dict) or set(value) != set(Space._fields):
+        refuse(f"the model of vectors must have {', '.join(Space._fields)}, not {shown(value)}")
+    for name in ("provider", "model", "version"):
+        arguments.text(value[name], name, arguments.MAX_NAME)
+    arguments.whole(value["dimensions"], "dimensions", least=1, most=arguments.MAX_EMBEDDING)
 
 
 def _edge_row(store: Store, row: list[Json]) -> None:
@@ -111,8 +130,8 @@ def _experience_row(store: Store, row: list[Json]) -> None:
 def _state_row(store: Store, row: list[Json]) -> None:
     key, text = row
     value = _json_column(text, "value")
-    if key == "rewards":
-        _rewards(value)
+    if key in _SMALL:
+        _SMALL[key](value)
         return
     if not isinstance(key, str) or not isinstance(value, dict):
         refuse(f"a row of state must be a key and an object, not {shown(row)}")
@@ -144,6 +163,8 @@ def _rewards(value: Json) -> None:
         whole(seq, "the event of a reward")
         arguments.number(reward, "a reward", least=-MAX_REWARD, most=MAX_REWARD)
 
+
+_SMALL: Mapping[Json, Callable[[Json], None]] = {"rewards": _rewards, "embedder": _embedder}
 
 _SLOTS = frozenset(str(slot) for slot in range(TRAIL))
 
@@ -242,6 +263,7 @@ def _verdict_row(store: Store, row: list[Json]) -> None:
 #: Every table that a base may hold, with the check of one of its rows.
 STATE: Mapping[str, Callable[[Store, list[Json]], None]] = {
     "node": _node_row,
+    "vector": _vector_row,
     "edge": _edge_row,
     "experience": _experience_row,
     "state": _state_row,

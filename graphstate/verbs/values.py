@@ -11,6 +11,7 @@ from typing import TypeAlias
 from graphstate._canonical import Json
 from graphstate.errors import ErrorCode, GuardError, shown
 from graphstate.guards import compile_guard
+from graphstate.similarity import from_text, unpacked
 from graphstate.store import Store
 from graphstate.tunables import refusal
 from graphstate.verbs import arguments
@@ -20,13 +21,16 @@ from graphstate.verbs.memory import STATUSES, known
 from graphstate.verbs.structure import EDGE_KINDS, MODES, _refuse_cycle
 
 __all__ = (
-    "MAX_INT", "SCOPES", "Body", "check_edge", "check_experience", "check_mode", "check_node", "check_nodes", "check_tunable",
-    "field", "whole",
+    "MAX_INT", "SCOPES", "Body", "check_edge", "check_experience", "check_mode", "check_model", "check_node", "check_nodes", "check_tunable",
+    "check_vector", "field", "whole",
 )  # fmt: skip
 
 Body: TypeAlias = dict[str, Json]
 
 MAX_INT = 2**53
+
+#: UTF-8 bytes of the name of a model, with provider, version and dimensions.
+MAX_MODEL = 512
 
 #: What a mode can be set for.
 SCOPES = ("edge", "zone-intra", "zone-boundary")
@@ -63,9 +67,24 @@ def check_node(
         refuse(f"tags must be a list of different texts, not {shown(tags)}")
     arguments.choice(status, "status", STATUSES)
     if embedding is not None:
-        if not isinstance(embedding, list):
-            refuse(f"embedding must be a list of numbers, not {shown(embedding)}")
-        arguments.embedding(embedding)
+        check_vector(embedding)
+
+
+def check_vector(told: Json) -> None:
+    """A vector as an event holds it: base64 of 32-bit floats, or a list of numbers."""
+    if isinstance(told, list):
+        arguments.embedding(told)
+        return
+    try:
+        vector = unpacked(from_text(told))
+    except (TypeError, ValueError) as error:
+        refuse(f"a vector must be a list of numbers, or base64 of 32-bit floats, not {shown(told)}: {error}")
+    arguments.embedding(vector)
+
+
+def check_model(told: Json) -> None:
+    """Which model made a vector."""
+    arguments.text(told, "model", MAX_MODEL)
 
 
 def check_edge(

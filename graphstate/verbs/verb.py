@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from graphstate._canonical import encode_text
+from graphstate.activation.embedding import Embedder
 from graphstate.errors import ErrorCode, StoreError, VerbFailed, shown
 from graphstate.events import GRAPH, Draft, Row
 from graphstate.model import (
@@ -26,6 +27,7 @@ from graphstate.model import (
     Outcome,
     Planned,
     Recovery,
+    Reembedded,
     Reinforced,
     Repair,
     Rewarded,
@@ -84,6 +86,7 @@ _RESULTS: Mapping[str, type] = {
         Superseded,
         Absorbed,
         Taught,
+        Reembedded,
     )
 }
 
@@ -97,12 +100,13 @@ class Verbs:
         store: The open store.
         actor: Who acts, and whose cursor moves, where a call does not say.
         trust: How far what this actor says may be trusted.
+        embedder: What makes vectors of texts, if anything does.
     """
 
-    __slots__ = ("actor", "store", "trust")
+    __slots__ = ("actor", "embedder", "store", "trust")
 
-    def __init__(self, store: Store, *, actor: str, trust: str) -> None:
-        self.store, self.actor, self.trust = store, actor, trust
+    def __init__(self, store: Store, *, actor: str, trust: str, embedder: Embedder | None = None) -> None:
+        self.store, self.actor, self.trust, self.embedder = store, actor, trust, embedder
 
     def record(self, *drafts: Draft, actor: str | None = None, cause: str | None = None) -> list[Row]:
         """Write events as this actor, or as another one with the same trust.

@@ -44,7 +44,7 @@ def bundle_of(graph: Adaptogen) -> bytes:
 
 
 #: Columns of the tables in a state that number events of the log.
-_SEQS = {"node": (8, 9), "edge": (11, 12), "experience": (7,), "zone": (7, 8)}
+_SEQS = {"vector": (1,), "node": (8, 9), "edge": (11, 12), "experience": (7,), "zone": (7, 8)}
 
 
 def live(graph: Adaptogen) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def live(graph: Adaptogen) -> dict[str, Any]:
             for column in columns:
                 row[column] = row[column] > 0
     for row in state["node"]:
-        del row[13]
+        del row[12]
     state["state"] = [
         [key, encode_text([value for _, value in decode(text)]) if key == "rewards" else text]
         for key, text in state["state"]

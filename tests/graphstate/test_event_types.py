@@ -6,6 +6,7 @@ import ast
 
 import pytest
 
+from graphstate.activation.embedding import HashingEmbedder
 from graphstate.event_types import EVENT_TYPES
 from graphstate.rendering import summary
 from tests.architecture.sources import sources
@@ -55,6 +56,9 @@ def test_payloads_have_the_keys_of_the_table(make: Make) -> None:
     graph.unlock_policy("edge", edge.id, reason="why").unwrap()
     graph.reweight().unwrap()
     graph.migrate("state", lambda payload: {"v": 1}, to_version=2).unwrap()
+    graph.embedder = HashingEmbedder(dimensions=4)
+    graph.reembed().unwrap()
+    graph.remember("a", label="words").unwrap()
     graph.unlink("ba").unwrap()
     graph.archive("c").unwrap()
     graph.set_tunable("ucbC", 1).unwrap()

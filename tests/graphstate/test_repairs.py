@@ -550,10 +550,11 @@ def test_d23_a_vector_of_another_length_is_refused(make: Make, vector: list[floa
     for more in ({}, {"text": "fox"}, {"kind": "task"}):
         with pytest.raises(VerbFailed, match=rf"has {len(vector)} numbers.* have 2") as raised:
             graph.recall(embedding=vector, **more)  # type: ignore[arg-type]  # one dictionary for several types
-        assert raised.value.code == ErrorCode.INVALID_INPUT
-    graph.remember("third", embedding=vector).unwrap()
-    assert ids(graph.recall(embedding=vector)) == ["third"]
-    assert "third" not in ids(graph.recall(embedding=[1, 0]))
+        assert raised.value.code == ErrorCode.EMBEDDING_MISMATCH
+    refused = graph.remember("third", embedding=vector)
+    assert isinstance(refused, Fail)
+    assert refused.code == ErrorCode.EMBEDDING_MISMATCH
+    assert graph.get_node("third") is None
 
 
 def test_d24_an_edge_is_replaced_only_by_who_says_so(make: Make) -> None:

@@ -198,7 +198,7 @@ def test_searching_changes_nothing(make: Make, clock: Clock) -> None:
         graph.working_memory(log=True)
         graph.recognise({"text": "tea"})
         graph.explain("a")
-        graph.weights("me")
+        graph.weights(scope="me")
     assert (graph.head(), live(graph)) == before
 
 
@@ -262,14 +262,14 @@ def test_a_window_says_why_each_memory_is_in_it(make: Make, clock: Clock) -> Non
     graph.reinforce("b", 0.5).unwrap()
     graph.suppress("a", 0.2).unwrap()
     graph.bump_attention("b", 0.04).unwrap()
-    window = graph.working_memory(2, pinned=["c"], token_budget=100)
+    window = graph.working_memory(limit=2, pinned=["c"], token_budget=100)
     first, second = window.items
     assert (first.id, first.decision, first.effective) == ("c", "pinned", 0)
     assert (second.id, second.decision) == ("a", "chosen")
     assert (second.base, second.inhibition, second.effective) == pytest.approx((0.9, 0.2, 0.7))
     assert second.node is not None
     assert second.node.payload == {"text": "one"}
-    (third,) = graph.working_memory(1, pinned=["b"]).items
+    (third,) = graph.working_memory(limit=1, pinned=["b"]).items
     assert (third.attention, third.effective) == pytest.approx((0.04, 0.54))
 
 
@@ -288,13 +288,24 @@ def test_a_window_says_nothing_twice(make: Make, clock: Clock) -> None:
     for node, text, amount in (("a", "tea at four", 0.9), ("b", "tea at four", 0.8), ("c", "rain", 0.3)):
         graph.remember(node, payload={"text": text}).unwrap()
         graph.reinforce(node, amount).unwrap()
-    assert [item.id for item in graph.working_memory(2).items] == ["a", "b"]
-    window = graph.working_memory(2, diversity=0.5)
+    assert [item.id for item in graph.working_memory(limit=2).items] == ["a", "b"]
+    window = graph.working_memory(limit=2, diversity=0.5)
     assert [item.id for item in window.items] == ["a", "c"]
     other = graph.working_memory(
-        2, diversity=0.5, similarity_of=lambda one, two: float("c" in (one.id, two.id))
+        limit=2, diversity=0.5, similarity_of=lambda one, two: float("c" in (one.id, two.id))
     )
     assert [item.id for item in other.items] == ["a", "b"]
+
+
+def test_gap_16_among_memories_that_are_wholly_present_the_more_needed_comes_first(
+    make: Make, clock: Clock
+) -> None:
+    graph = notes(make, clock, a="one", b="two")
+    graph.reinforce("a", 1).unwrap()
+    graph.reinforce("b", 5).unwrap()
+    for options in ({}, {"diversity": 0.2}, {"token_budget": 100}):
+        window = graph.working_memory(**options)
+        assert [(item.id, item.effective) for item in window.items] == [("b", 1), ("a", 1)]
 
 
 def test_superseded_memories_stay_out_of_windows(make: Make, clock: Clock) -> None:
@@ -315,11 +326,11 @@ def test_gap_12_weights_are_learned_by_scope_and_survive_a_restart(tmp_path: Pat
         graph.remember("a", payload={"text": "tea"}).unwrap()
         found = graph.pulse("tea", scope="agent-1")
         graph.feedback(found.retrieval_id, "a", True).unwrap()
-        learned = graph.weights("agent-1")
+        learned = graph.weights(scope="agent-1")
         assert learned["lexical"] > 1
-        assert graph.weights()["lexical"] == graph.weights("agent-2")["lexical"] == 1
+        assert graph.weights()["lexical"] == graph.weights(scope="agent-2")["lexical"] == 1
     with Adaptogen.open(path, seed=False) as graph:
-        assert graph.weights("agent-1") == learned
+        assert graph.weights(scope="agent-1") == learned
         assert graph.pulse("tea", scope="agent-1").weights == learned
 
 
@@ -484,13 +495,13 @@ def learned(graph: Adaptogen) -> Adaptogen:
 
 def test_everything_learned_is_made_again_by_a_replay(make: Make, clock: Clock) -> None:
     graph = learned(make(now=clock))
-    before = (live(graph), graph.weights("me"))
+    before = (live(graph), graph.weights(scope="me"))
     assert graph.verify_integrity(deep=True).ok
     graph.rebuild().unwrap()
-    assert (live(graph), graph.weights("me")) == before
+    assert (live(graph), graph.weights(scope="me")) == before
     graph.snapshot().unwrap()
     graph.rebuild().unwrap()
-    assert (live(graph), graph.weights("me")) == before
+    assert (live(graph), graph.weights(scope="me")) == before
     assert graph.verify_integrity(deep=True).ok
 
 
@@ -514,8 +525,8 @@ def test_what_was_learned_moves_with_a_bundle(make: Make, clock: Clock, compacte
     if compacted:
         graph.compact(retain=0).unwrap()
     with taken_in(bundle_of(graph)) as copy:
-        assert copy.weights("me") == graph.weights("me")
-        assert copy.activation("a") == graph.activation("a") or compacted
+        assert copy.weights(scope="me") == graph.weights(scope="me")
+        assert copy.activation("a", at=NOW) == graph.activation("a", at=NOW)
         assert copy.verify_integrity(deep=True).ok
 
 
@@ -544,7 +555,7 @@ def test_a_failed_unit_forgets_what_it_learned(make: Make, clock: Clock) -> None
 
 def test_events_are_the_raw_deed(make: Make, clock: Clock) -> None:
     graph = learned(make(now=clock))
-    bodies = {entry.type: entry.payload for entry in graph.history(limit=100)}
+    bodies = {entry.type: entry.payload for entry in reversed(graph.history(limit=100))}
     feedback, weights = bodies["memory.feedback"], bodies["memory.weights_set"]
     assert isinstance(feedback, dict)
     assert {**feedback, "retrieval_id": "", "signals": {}} == {
