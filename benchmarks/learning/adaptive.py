@@ -103,7 +103,7 @@ class AdaptiveMemory:
             self._remember(operation)
         elif isinstance(operation, Connect):
             source, target = operation.source, operation.target
-            self.graph.link(source, target, kind="reference", label="depends on").unwrap()
+            self.graph.link(source, target, kind="reference", label="see").unwrap()
         elif isinstance(operation, Supersede):
             if not self._without.succession:
                 self.graph.supersede(operation.new, operation.old).unwrap()
@@ -131,15 +131,15 @@ class AdaptiveMemory:
             as_of=None if question.as_of is None else EPOCH + question.as_of,
         )
         self.retrieval = found.retrieval_id
-        return [Hit(hit.id, hit.score) for hit in found.hits if hit.kind == "statement"][:limit]
+        return [Hit(hit.id, hit.score - hit.shares["recency"] - hit.shares["usage"]) for hit in found.hits if hit.kind == "statement"][:limit]
 
     def learn(self, shown: Sequence[str], useful: Collection[str]) -> None:
         if self._without.feedback:
             return
         with self.graph.unit():
             for one in shown:
-                self.graph.feedback(self.retrieval, one, one in useful).unwrap()
                 if one in useful:
+                    self.graph.feedback(self.retrieval, one, True, rate=float(__import__("os").environ.get("LR",".05"))).unwrap()
                     self.graph.reinforce(one, _USEFUL, reason="useful").unwrap()
 
     def close(self) -> None:

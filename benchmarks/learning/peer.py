@@ -57,7 +57,7 @@ class Polypack:
                 self._graph.add_edge(operation.id, "MENTIONS", thing)
                 self._graph.add_edge(thing, "MENTIONED_BY", operation.id)
         elif isinstance(operation, Connect):
-            self._graph.add_edge(operation.source, "DEPENDS_ON", operation.target)
+            self._graph.add_edge(operation.source, "SEE", operation.target)
         elif isinstance(operation, Supersede):
             self._graph.supersede(operation.new, operation.old)
         elif not isinstance(operation, Question):

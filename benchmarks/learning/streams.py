@@ -48,7 +48,7 @@ class Remember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connect:
-    """One thing depends on another; said together with a statement about both."""
+    """One statement is linked to another: what it says is found out more of there."""
 
     at: int
     source: str
@@ -161,9 +161,9 @@ _CHATTER: Final = (
 
 _DEPENDS: Final = ("{x} is built on top of {e}", "{x} needs {e} to work", "{x} calls {e} for everything")
 _HOPS: Final[Mapping[str, str]] = {
-    "owner": "who is the owner of what {x} is built on",
-    "database": "which database does the service under {x} use",
-    "region": "in which region is what {x} needs",
+    "owner": "who is the owner of what {x} depends on",
+    "database": "which database does what {x} depends on use",
+    "region": "in which region is what {x} depends on deployed",
 }
 
 _SERVICES, _PEOPLE, _PROJECTS = 12, 10, 8
@@ -229,10 +229,14 @@ class _Maker:
         return self.say(text, at, entity, *([value] if attribute == "owner" else []))
 
     def depend(self, project: str, service: str) -> str:
-        at = self.time(0, 0.4)
-        said = self.say(self.rng.choice(_DEPENDS).format(x=project, e=service), at, project, service)
-        self.operations.append(Connect(at=at, source=self.entities[project], target=self.entities[service]))
-        return said
+        text = self.rng.choice(_DEPENDS).format(x=project, e=service)
+        return self.say(text, self.time(0, 0.4), project, service)
+
+    def connect(self, source: str, target: str) -> None:
+        """Link two statements, as soon as both are there."""
+        said = {one.id: one.at for one in self.operations if isinstance(one, Remember)}
+        at = max(said[source], said[target])
+        self.operations.append(Connect(at=at, source=source, target=target))
 
     def ask(self, entity: str, attribute: str, *, past: bool = False) -> str:
         row = _ATTRIBUTES[attribute]
@@ -266,6 +270,10 @@ def make_stream(seed: int, *, chatter: int = 250, asked: int = _ASKED) -> Stream
         make.say(rng.choice(_CHATTER).format(p=p, q=q, e=e), make.time(0, 1), p, e, episodic=True)
     depends = {project: make.depend(project, service) for project, service in under.items()}
     once = {key: make.state(*key, make.time(0, 0.5), people) for key in single}
+    for project, service in under.items():
+        for (entity, _), fact in once.items():
+            if entity == service:
+                make.connect(depends[project], fact)
     _ask_single(make, once, asked)
     _ask_hops(make, once, reached, depends, asked)
     _ask_versions(make, told, people, asked)

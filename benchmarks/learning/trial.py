@@ -97,7 +97,7 @@ def window(hits: Sequence[Hit], cut: Cut) -> list[str]:
     """Return what of a ranking is shown."""
     if not hits:
         return []
-    least = max(cut.floor, cut.share * hits[0].score)
+    least = max(cut.floor, cut.share * max(hit.score for hit in hits))
     return [hit.id for hit in hits[: cut.most] if hit.score >= least]
 
 
@@ -140,6 +140,8 @@ def judge(answers: Sequence[Answer], texts: Mapping[str, str], cut: Cut) -> Scor
     )
 
 
+#: Share of the right answers that is given for shorter windows.
+_GIVEN: Final = 0.05
 _SHARES: Final = (0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 
@@ -149,14 +151,15 @@ def chosen_cut(played: Sequence[tuple[Sequence[Answer], Mapping[str, str]]]) -> 
     Args:
         played: Streams played to the memory, with their texts. Report on others.
     """
-    best = sorted(answer.hits[0].score for answers, _ in played for answer in answers if answer.hits)
+    best = sorted(max(hit.score for hit in answer.hits) for answers, _ in played for answer in answers if answer.hits)
     floors = [0.0, *[best[len(best) * step // 40] for step in range(40)]] if best else [0.0]
 
     def worth(cut: Cut) -> tuple[float, float]:
         scores = [judge(answers, texts, cut) for answers, texts in played]
         right = fmean([fmean(one.right.values()) for one in scores])
-        # Within half a percent tokens decide: a window nobody reads is not worth a rounding error.
-        return (-round(right * 200), fmean([one.tokens for one in scores]))
+        return right, fmean([one.tokens for one in scores])
 
     cuts = [Cut(floor, share) for floor in dict.fromkeys(floors) for share in _SHARES]
-    return min(cuts, key=worth)
+    worths = {cut: worth(cut) for cut in cuts}
+    least = (1 - _GIVEN) * max(right for right, _ in worths.values())
+    return min((cut for cut in cuts if worths[cut][0] >= least), key=lambda cut: worths[cut][1])
