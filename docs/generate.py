@@ -130,7 +130,7 @@ def _command(command: Command) -> list[str]:
     lines = [f"### {command.name}", "", f"{command.help[0].upper()}{command.help[1:]}.", ""]
     lines += ["```text", command.usage, "```", ""]
     rows = [(f"`{word.shown}`", word.help) for word in command.words]
-    rows += [(f"`{flag.shown}`", flag.help) for flag in command.flags]
+    rows += [(f"`{flag.shown}`", flag.help) for flag in command.all_flags]
     return [*lines, *table(("argument", "meaning"), rows), ""] if rows else lines
 
 

@@ -49,7 +49,7 @@ VERBS: Mapping[type, tuple[str, ...]] = {
         "top_activated", "register_memory_class",
     ),
     Succession: ("supersede", "unsupersede", "consolidate", "expand"),
-    Recollection: ("pulse", "apulse", "absorb", "working_memory", "recognise", "explain"),
+    Recollection: ("pulse", "absorb", "working_memory", "recognise", "explain"),
     Learning: ("feedback", "weights", "set_weights"),
     Composing: ("plan", "orient"),
     Evolution: ("optimize", "reweight", "self_iterate", "gc", "pin", "unpin"),

@@ -22,14 +22,14 @@ class _Shown(dict[str, str]):
 
 
 def _value(value: Json) -> str:
-    """A text as it is, a dash for null, how many a list holds, anything else as JSON."""
+    """A text as it is, a dash for null, how many a list or object holds, anything else as JSON."""
     if value is None:
         return "-"
     return (
         value
         if isinstance(value, str)
         else str(len(value))
-        if isinstance(value, list)
+        if isinstance(value, (list, dict))
         else encode_text(value)
     )
 
@@ -64,6 +64,8 @@ _SUMMARIES: Mapping[str, Callable[[_Shown], str]] = {
     "memory.consolidated": lambda b: f"{b['id']} stands for {b['sources']} nodes",
     "memory.feedback": lambda b: f"{b['id']} in {b['retrieval_id']}: useful {b['useful']}",
     "memory.weights_set": lambda b: f"weights of {b['scope']}: {b['weights']}",
+    "memory.embedder_set": lambda b: f"vectors are of {b['provider']}/{b['dimensions']}",
+    "memory.embedded": lambda b: f"vectors of {b['vectors']} nodes",
     "CheckpointCreated": lambda b: f"checkpoint {b['name']} @ {b['seq']}",
     "SnapshotTaken": lambda b: f"snapshot {b['snapshotId']} @ {b['seq']}",
     "Compacted": lambda b: f"the log begins after {b['seq']}, {b['count']} events removed",

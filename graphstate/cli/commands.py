@@ -56,6 +56,12 @@ class Shown(NamedTuple):
     printed: bool = False
 
 
+#: Of commands that make vectors; the program reads it when it opens the graph.
+EMBEDDER = Flag(
+    "embedder", "hashing, ngrams, sentence or another one; if absent that of the graph's vectors", TEXT
+)
+
+
 class Command(NamedTuple):
     """One row of the table."""
 
@@ -70,11 +76,17 @@ class Command(NamedTuple):
     run: Callable[..., Any] | None = None
     #: `run` writes while it runs, and is told of ``--json`` as ``as_json``
     live: bool = False
+    #: texts become vectors: the graph is opened with an embedder
+    embeds: bool = False
 
     @property
     def usage(self) -> str:
-        shown = [word.shown for word in self.words] + [f"[{flag.shown}]" for flag in self.flags]
+        shown = [word.shown for word in self.words] + [f"[{flag.shown}]" for flag in self.all_flags]
         return " ".join(("adaptogen", self.name, *shown))
+
+    @property
+    def all_flags(self) -> tuple[Flag, ...]:
+        return (*self.flags, EMBEDDER) if self.embeds else self.flags
 
     @property
     def verb_name(self) -> str:
@@ -123,6 +135,12 @@ def _watch(graph: Any, **options: Any) -> Shown:
 
     watch(graph, **options)
     return Shown(None, printed=True)
+
+
+def _reembed(graph: Any, **options: Any) -> Any:
+    from graphstate.cli.reembedding import reembed
+
+    return reembed(graph, **options)
 
 
 def _changes(graph: Any, **given: Any) -> Any:
@@ -231,11 +249,6 @@ def _weights(graph: Any, **options: Any) -> Any:
     return graph.weights(**options)
 
 
-def _explain_memory(graph: Any, id: str) -> Shown:
-    explained = graph.explain(id)
-    return Shown(explained, exit_code=0 if explained is not None else 1)
-
-
 def _describe(_: None) -> Any:
     from graphstate.manifest import describe
 
@@ -323,8 +336,10 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 Flag("tag", "with this tag", TEXT),
                 Flag("status", "active, archived or deprecated", TEXT),
                 Flag("embedding", "nearest to this array of numbers first", NUMBERS),
+                Flag("like", "nearest in meaning to this text first", TEXT),
                 Flag("limit", "at most so many, 50 if absent", COUNT),
             ),
+            embeds=True,
         ),
         Command(
             "history",
@@ -398,9 +413,26 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 Flag("tags", "its tags, replaced", NAMES),
                 Flag("status", "active, archived or deprecated", TEXT),
                 Flag("embedding", "array of numbers", NUMBERS),
+                Flag("embed", "make the vector from label and payload", SWITCH),
                 _VERSION,
                 _CAUSE,
             ),
+            embeds=True,
+        ),
+        Command(
+            "reembed",
+            "make the vectors of all nodes that have none of this model; goes on where it was interrupted",
+            "changes",
+            (),
+            (
+                Flag("stale", "only of nodes that had one", SWITCH),
+                Flag("batch", "texts the model is given at once, 64 if absent", COUNT),
+                Flag("limit", "stop after so many nodes", COUNT),
+                _CAUSE,
+            ),
+            run=_reembed,
+            live=True,
+            embeds=True,
         ),
         Command(
             "link",
@@ -541,10 +573,10 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
         ),
         Command(
             "explain-memory",
-            "what a memory is worth now and where that comes from; null and exit code 1 if there is none",
+            "what a memory is worth now, where that comes from, and which searches showed it",
             "reads",
             (_ID,),
-            run=_explain_memory,
+            verb="explain",
         ),
         Command(
             "feedback",
@@ -780,13 +812,14 @@ EVERYWHERE = (
     Flag("actor", "who acts, and whose cursor moves", TEXT),
     Flag("trust", "developer, person, model, tool or import; person if absent", TEXT),
     Flag("key-file", "file whose bytes are the key of a keyed graph", TEXT),
+    Flag("vectors", "show the numbers of vectors", SWITCH),
     Flag("json", "one line of JSON", SWITCH),
     Flag("debug", "show where an unexpected error came from", SWITCH),
     Flag("help", "show the usage of the command", SWITCH),
 )
 
 FLAGS: Mapping[str, Flag] = {
-    flag.name: flag for flags in (*(row.flags for row in COMMANDS.values()), EVERYWHERE) for flag in flags
+    flag.name: flag for flags in (*(row.all_flags for row in COMMANDS.values()), EVERYWHERE) for flag in flags
 }
 
 
@@ -794,7 +827,7 @@ def help_text(command: Command | None) -> str:
     """Return the usage of a command, or of the program."""
     if command is not None:
         rows = [(word.shown, word.help) for word in command.words]
-        rows += [(flag.shown, flag.help) for flag in (*command.flags, *EVERYWHERE)]
+        rows += [(flag.shown, flag.help) for flag in (*command.all_flags, *EVERYWHERE)]
         return "\n".join((f"usage: {command.usage}", f"  {command.help}", "", *_columns(rows)))
     lines = ["usage: adaptogen COMMAND [--db FILE] [--json] ...", ""]
     for group, rows_ in GROUPS.items():

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from graphstate._canonical import encode_text
 
-__all__ = ("OutputFailed", "complain", "json_text", "visible", "write")
+__all__ = ("OutputFailed", "complain", "json_text", "visible", "without_vectors", "write")
 
 # Everything but LF: C0, DEL, C1, soft hyphen, Arabic letter mark, Mongolian separator, zero width,
 # line and paragraph separators, bidi controls, byte-order mark, annotations, surrogates, tags.
@@ -30,6 +30,24 @@ _NOT_ASCII = re.compile("[^\x00-\x7f]")
 
 class OutputFailed(Exception):
     """Standard output could not be written; what the verb did is done."""
+
+
+#: Vectors of more numbers are only counted: nobody reads them, and a model would pay for each.
+_FEW = 16
+
+
+def without_vectors(value: Any) -> Any:
+    """Return an answer with how many numbers a long vector has in the place of its numbers."""
+    if isinstance(value, (list, tuple)):
+        return [without_vectors(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: f"{len(item)} numbers"
+        if key == "embedding" and isinstance(item, (list, tuple)) and len(item) > _FEW
+        else without_vectors(item)
+        for key, item in value.items()
+    }
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from graphstate._canonical import Json
 from graphstate.cli.arguments import SWITCH, Flag, Usage, Word, nearest, split
 from graphstate.cli.commands import COMMANDS, EVERYWHERE, FLAGS, Command, Place, Shown, help_text
-from graphstate.cli.output import OutputFailed, complain, json_text, visible, write
+from graphstate.cli.output import OutputFailed, complain, json_text, visible, without_vectors, write
 
 __all__ = ("find_database", "main")
 
@@ -73,6 +73,8 @@ def _run(argv: Sequence[str]) -> int:
     answer = _answer(command, _values(command, rest, given), given)
     if answer.printed:
         return answer.exit_code
+    if "vectors" not in given:
+        answer = answer._replace(value=without_vectors(answer.value))
     if answer.text is not None and "json" not in given:
         write(visible(answer.text, tabs=True))
     else:
@@ -101,7 +103,7 @@ def _values(command: Command, words: Sequence[str], given: dict[str, str]) -> di
             raise Usage(f"{command.name} needs {word.shown}; usage: {command.usage}")
     if left:
         raise Usage(f"{command.name} does not take {left[0]!r:.80}; usage: {command.usage}")
-    own = {flag.name: flag for flag in command.flags}
+    own = {flag.name: flag for flag in command.all_flags}
     everywhere = {flag.name for flag in EVERYWHERE}
     for name in given:
         if name in everywhere:
@@ -153,6 +155,7 @@ def _answer(command: Command, values: dict[str, Any], given: dict[str, str]) -> 
     if command.opens not in ("makes", "itself") and path != ":memory:" and not os.path.exists(path):
         hint = "create it with remember, or name another file with --db"
         return _failed("NotFound", f"there is no graph {path}", hint)
+    embedder = values.pop("embedder", "stored") if command.embeds else None
     actor, trust = given.get("actor", DEFAULT_ACTOR), given.get("trust", "person")
     try:
         if command.opens == "itself":
@@ -166,6 +169,7 @@ def _answer(command: Command, values: dict[str, Any], given: dict[str, str]) -> 
                 read_only=reads,
                 durability="power",
                 key=_key(given),
+                embedder=embedder,
             ) as graph:
                 if command.live:
                     values["as_json"] = "json" in given

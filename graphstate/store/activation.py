@@ -8,6 +8,7 @@ anchor, and the keys that rank them do not depend on the time. The formulas are 
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -18,7 +19,7 @@ from graphstate.events import Row
 from graphstate.model import MemoryClass
 from graphstate.store.db import Database, SqlValue
 
-__all__ = ("CURVE_TUNABLES", "SUPERSEDED_BY", "Activations", "Found", "Ranking", "event_time")
+__all__ = ("CURVE_TUNABLES", "SUPERSEDED_BY", "Activations", "Found", "Order", "Ranking", "event_time")
 
 #: Settings that the rank keys depend on.
 CURVE_TUNABLES = frozenset(
@@ -57,14 +58,19 @@ _PROVENANCE_DROP = "DELETE FROM provenance WHERE no = ?"
 # Looks each number up: a search for the different ones would read the whole index.
 _LANES_IN_USE = """SELECT l.value FROM json_each(?) l WHERE EXISTS (SELECT 1 FROM activation a
 WHERE a.lane = l.value)"""
-_ALL_LANES = encode_text([*_LANES.values(), *(lane + _SUPERSEDED for lane in _LANES.values())])
-_TOP = """SELECT * FROM (SELECT a.id, a.lane, a.rank_key, a.score, a.anchor, a.inhibition, a.inhibited_at,
-NULL, NULL FROM activation a WHERE a.lane = {lane} AND a.rank_key IS NOT NULL {filter}
-ORDER BY a.rank_key DESC, a.id LIMIT ?1)"""
-_WITHOUT_LENS = "AND NOT EXISTS (SELECT 1 FROM lens l WHERE l.no = a.no AND l.context = ?2)"
-_TOP_LENS = """SELECT * FROM (SELECT l.id, l.lane, l.rank_key, l.score, l.anchor, a.inhibition,
-a.inhibited_at, l.inhibition, l.inhibited_at FROM lens l JOIN activation a ON a.no = l.no
-WHERE l.context = ?2 AND l.lane = {lane} AND l.rank_key IS NOT NULL ORDER BY l.rank_key DESC, l.id LIMIT ?1)"""
+_RANKED_LANES = (*_CLASS_OF, *(lane + _SUPERSEDED for lane in _CLASS_OF))
+_TOP = """SELECT -rank_key, id, score, anchor, inhibition, inhibited_at, NULL, NULL FROM activation
+WHERE lane = ?1 AND rank_key IS NOT NULL ORDER BY rank_key DESC, id LIMIT ?2"""
+_TOP_LENS = """SELECT -l.rank_key, l.id, l.score, l.anchor, a.inhibition, a.inhibited_at, l.inhibition,
+l.inhibited_at FROM lens l JOIN activation a ON a.no = l.no
+WHERE l.lane = ?1 AND l.context = ?3 AND l.rank_key IS NOT NULL ORDER BY l.rank_key DESC, l.id LIMIT ?2"""
+_TOP_ELSEWHERE = """SELECT -rank_key, id, score, anchor, inhibition, inhibited_at, NULL, NULL FROM activation a
+WHERE lane = ?1 AND rank_key IS NOT NULL
+AND NOT EXISTS (SELECT 1 FROM lens l WHERE l.no = a.no AND l.context = ?3)
+ORDER BY rank_key DESC, id LIMIT ?2"""
+
+#: First rows of a rank order that are read at once and remembered.
+_HEAD = 64
 
 
 class Found(NamedTuple):
@@ -89,19 +95,44 @@ class Found(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """A row of the rank order: a node, what orders it, and what its worth is made of."""
+    """A row of a rank order. Rows compare as they are ordered."""
 
+    #: less its rank key
+    place: float
     id: str
-    half_lives: HalfLives
-    superseded: bool
-    rank_key: float
     score: float
     anchor: int
     inhibition: float
     inhibited_at: int | None
     #: of the context, if one was asked for
-    lens_inhibition: float | None
-    lens_inhibited_at: int | None
+    lens_inhibition: float | None = None
+    lens_inhibited_at: int | None = None
+
+
+class Order(NamedTuple):
+    """The first rows of a rank order, best first."""
+
+    half_lives: HalfLives
+    superseded: bool
+    rows: Sequence[Ranking]
+    #: there are no others
+    complete: bool
+
+
+class _Head:
+    """The remembered beginning of a rank order: nothing stands between its rows but themselves."""
+
+    __slots__ = ("complete", "rows")
+
+    def __init__(self, rows: list[Ranking], complete: bool) -> None:
+        self.rows, self.complete = rows, complete
+
+    def add(self, row: Ranking) -> bool:
+        """Take a row in if it belongs to the beginning, and say so."""
+        if not self.complete and not (self.rows and row < self.rows[-1]):
+            return False
+        insort(self.rows, row)
+        return True
 
 
 class Activations:
@@ -123,6 +154,9 @@ class Activations:
         """Drop what is remembered of the tables."""
         self._curves: Curves | None = None
         self._lanes: set[int] | None = None
+        self._heads: dict[int, _Head] = {}
+        #: in which of them a node stands
+        self._in_head: dict[str, int] = {}
 
     @property
     def curves(self) -> Curves:
@@ -155,9 +189,9 @@ class Activations:
 
     def put(self, found: Found, record: Activation) -> None:
         """Write the record of a node, and the lenses in it that differ."""
-        lane = found.lane
+        lane, key = found.lane, self._key(found, record.score, record.anchor)
         values: tuple[SqlValue, ...] = (
-            lane, self._key(found, record.score, record.anchor), record.score, record.importance, record.anchor,
+            lane, key, record.score, record.importance, record.anchor,
             record.inhibition, record.inhibited_at, record.reinforcement_count, record.last_reinforced_at,
             record.shown, record.useful, record.harmful,
         )  # fmt: skip
@@ -167,6 +201,8 @@ class Activations:
             self._db.run(_INSERT, (found.no, found.id, *values))
         if self._lanes is not None and lane is not None:
             self._lanes.add(lane)
+        if self._heads:
+            self._moved(found, key, record)
         if record.contexts is not found.record.contexts:
             self._put_lenses(found, record.contexts)
 
@@ -194,7 +230,7 @@ class Activations:
 
     def rank_all(self) -> None:
         """Rank every node again: a half-life or the class of a kind changed. About 10 us a node."""
-        self._curves = None
+        self.forget()
         for found in [self._found(row) for row in self._db.all(_FIND_ALL)]:
             self._rank(self._with_lenses(found))
 
@@ -239,7 +275,7 @@ class Activations:
     def _found(self, row: Sequence[Any]) -> Found:
         no, node, kind, status, own, superseded, recorded, *record = row
         curves = self.curves
-        memory_class = cast(MemoryClass | None, curves.class_of(own, kind))
+        memory_class = cast("MemoryClass | None", curves.class_of(own, kind))
         return Found(no, node, memory_class, curves.half_lives(memory_class), bool(superseded), status == "active",
             bool(recorded), Activation(*record) if recorded else _EMPTY,
         )  # fmt: skip
@@ -251,37 +287,64 @@ class Activations:
         record = found.record
         return found._replace(record=_with_contexts(record, lenses))
 
-    def ranked(
-        self, limit: int, *, context: str | None = None, fallback: bool = False, superseded: bool = False
-    ) -> list[list[Ranking]]:
-        """Return the first rows of every rank order, each best first.
+    def orders(
+        self, depth: int, *, context: str | None = None, fallback: bool = False, superseded: bool = False
+    ) -> list[Order]:
+        """Return the beginning of every rank order: at least so many rows, if it has them.
 
         Args:
-            limit: Rows of each order.
             context: The orders of this context.
             fallback: And those of what was never seen in it.
             superseded: Also those of superseded nodes.
         """
-        parts, lanes = [], sorted(self._lanes_in_use())
-        for lane in lanes:
-            if lane >= _SUPERSEDED and not superseded:
-                continue
-            if context is None or fallback:
-                missing = "" if context is None else _WITHOUT_LENS
-                parts.append(_TOP.format(lane=lane, filter=missing))
-            if context is not None:
-                parts.append(_TOP_LENS.format(lane=lane))
-        values: tuple[SqlValue, ...] = (limit,) if context is None else (limit, context)
-        orders: dict[tuple[int, bool], list[Ranking]] = {}
-        for node, lane, *rest in self._db.all(" UNION ALL ".join(parts), values) if parts else ():
-            half_lives = self.curves.half_lives(_CLASS_OF[lane % _SUPERSEDED])
-            ranking = Ranking(node, half_lives, lane >= _SUPERSEDED, *rest)
-            orders.setdefault((lane, rest[5] is None), []).append(ranking)
-        return list(orders.values())
+        lanes = [lane for lane in self._lanes_in_use() if superseded or lane < _SUPERSEDED]
+        if context is None:
+            return [
+                self._order(lane, head.rows, head.complete)
+                for lane in lanes
+                if (head := self._head(lane, depth)).rows
+            ]
+        found = []
+        for sql in (_TOP_LENS, _TOP_ELSEWHERE) if fallback else (_TOP_LENS,):
+            for lane in lanes:
+                rows = [Ranking(*row) for row in self._db.all(sql, (lane, depth, context))]
+                if rows:
+                    found.append(self._order(lane, rows, len(rows) < depth))
+        return found
+
+    def _order(self, lane: int, rows: Sequence[Ranking], complete: bool) -> Order:
+        half_lives = self.curves.half_lives(_CLASS_OF[lane % _SUPERSEDED])
+        return Order(half_lives, lane >= _SUPERSEDED, rows, complete)
+
+    def _head(self, lane: int, depth: int) -> _Head:
+        head = self._heads.get(lane)
+        if head is None or (len(head.rows) < depth and not head.complete):
+            most = max(depth, _HEAD)
+            rows = [Ranking(*row) for row in self._db.all(_TOP, (lane, most))]
+            head = self._heads[lane] = _Head(rows, len(rows) < most)
+            self._in_head.update((row.id, lane) for row in rows)
+        return head
+
+    def _moved(self, found: Found, key: float | None, record: Activation) -> None:
+        """Let the remembered beginnings follow a row that was written."""
+        held = self._in_head.pop(found.id, None)
+        if held is not None:
+            rows = self._heads[held].rows
+            del rows[next(place for place, row in enumerate(rows) if row.id == found.id)]
+        lane = found.lane
+        head = None if lane is None else self._heads.get(lane)
+        if lane is None or head is None or key is None:
+            return
+        row = Ranking(-key, found.id, record.score, record.anchor, record.inhibition, record.inhibited_at)
+        if head.add(row):
+            self._in_head[found.id] = lane
+            if len(head.rows) > 4 * _HEAD:
+                head.complete = False
+                self._in_head.pop(head.rows.pop().id)
 
     def _lanes_in_use(self) -> set[int]:
         if self._lanes is None:
-            self._lanes = {lane for (lane,) in self._db.all(_LANES_IN_USE, (_ALL_LANES,))}
+            self._lanes = {lane for (lane,) in self._db.all(_LANES_IN_USE, (encode_text([*_RANKED_LANES]),))}
         return self._lanes
 
 

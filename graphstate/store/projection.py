@@ -28,7 +28,7 @@ from graphstate.store.snapshot import LOAD_ROW
 from graphstate.store.stored import as_stored, stored_json
 from graphstate.store.successions import Successions
 from graphstate.store.surroundings import Surroundings
-from graphstate.store.tables import FOLDED
+from graphstate.store.tables import CLEAR
 from graphstate.store.vectors import Space, Vectors
 from graphstate.store.words import index_text
 from graphstate.tunables import DEFAULTS
@@ -131,7 +131,7 @@ _CLEAR = (
     "DELETE FROM zone_member",
     "DELETE FROM rule",
     "DELETE FROM policy_lock",
-    *(table.clear for table in FOLDED),
+    *CLEAR,
     """DELETE FROM state WHERE key GLOB 'cursor/*' OR key GLOB 'trail/*' OR key GLOB 'origin/*'
     OR key IN ('embedder', 'rewards')""",
 )

@@ -19,7 +19,7 @@ from __future__ import annotations
 from graphstate.errors import ForeignDatabase, IntegrityBroken, UnsupportedVersion
 from graphstate.events import GENESIS, GRAPH
 from graphstate.store.db import Database
-from graphstate.store.tables import TABLES
+from graphstate.store.tables import CREATE
 
 __all__ = (
     "APPLICATION_ID",
@@ -121,7 +121,7 @@ _TABLES = (
     e.cause, e.body, lower(hex(e.hash)) AS hash
     FROM event e JOIN stream s ON s.no = e.no >> 40 JOIN term t ON t.no = e.type
     LEFT JOIN term a ON a.no = e.actor LEFT JOIN term r ON r.no = e.trust""",
-    *(statement for table in TABLES for statement in table.statements),
+    *CREATE,
 )
 
 _FULL_TEXT = "CREATE VIRTUAL TABLE node_text USING fts5(text, content='', contentless_delete=1)"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from graphstate.events import Head
 from graphstate.store.db import Database
-from graphstate.store.tables import FOLDED
+from graphstate.store.tables import DUMP, LOAD
 
 __all__ = ("LOAD_ROW", "Pin", "Snapshots", "Taken", "state_bytes")
 
@@ -38,7 +38,7 @@ _DUMP = """SELECT '{"node":' || (SELECT json_group_array(json_array(no, id, kind
 || ',"policy_lock":' || (SELECT json_group_array(json_array(scope, id, reason, actor, at, seq)) FROM (
     SELECT * FROM policy_lock ORDER BY scope, id))
 || ',"tunable":' || (SELECT json_group_array(json_array(key, value)) FROM (SELECT * FROM tunable ORDER BY key))"""
-_DUMP += "".join(f" || ',\"{table.name}\":' || {table.dump}" for table in FOLDED) + " || '}'"
+_DUMP += "".join(f" || ',\"{name}\":' || {rows}" for name, rows in DUMP.items()) + " || '}'"
 
 _LOAD = (
     """INSERT INTO node SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
@@ -58,7 +58,7 @@ _LOAD = (
     """INSERT INTO policy_lock SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4,
     value ->> 5 FROM json_each(?, '$.policy_lock')""",
     "INSERT INTO tunable SELECT value ->> 0, value ->> 1 FROM json_each(?, '$.tunable')",
-    *(table.load for table in FOLDED),
+    *LOAD,
 )
 
 #: How one row of each table of a state is loaded, from ``{"node":[row]}``.

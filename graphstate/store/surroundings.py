@@ -60,6 +60,9 @@ WHERE text MATCH ?1 ORDER BY rowid DESC LIMIT ?3) ORDER BY rank LIMIT ?2) t JOIN
 ORDER BY t.rank, n.id"""
 _OCCURRENCES = """SELECT value, (SELECT count(*) FROM (SELECT 1 FROM node_text
 WHERE text MATCH '"' || value || '"' LIMIT ?2)) FROM json_each(?1)"""
+_PRESENT = "SELECT count(*) FROM (SELECT 1 FROM activation WHERE rank_key IS NOT NULL LIMIT ?)"
+_LENSES_PRESENT = """SELECT count(*) FROM (SELECT 1 FROM lens WHERE context = ? AND rank_key IS NOT NULL
+LIMIT ?)"""
 _CONTENT = "SELECT id, label, payload, tags FROM node WHERE id IN (SELECT value FROM json_each(?))"
 
 
@@ -172,6 +175,14 @@ class Surroundings:
     def summaries(self, sources: Collection[str]) -> dict[str, str]:
         """Return the newest active consolidation of each of the nodes that have one."""
         return dict(self._db.all(_SUMMARIES, (encode_text(sorted(sources)),)))
+
+    def present(self, most: int, context: str | None, *, fallback: bool) -> int:
+        """Return how many nodes are ranked, or ``most`` if there are so many or more."""
+        if context is not None and not fallback:
+            (count,) = self._db.one(_LENSES_PRESENT, (context, most)) or (0,)
+        else:
+            (count,) = self._db.one(_PRESENT, (most,)) or (0,)
+        return int(count)
 
     def matching(self, words: Sequence[str], limit: int) -> list[tuple[str, float]]:
         """Return the nodes that the full-text index ranks best, with their scores, best first.

@@ -7,9 +7,10 @@ lost without a loss of truth. The statements that fill them stand where they are
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ("BESIDE", "FOLDED", "TABLES", "Table")
+__all__ = ("BESIDE", "CLEAR", "CREATE", "DUMP", "FOLDED", "LOAD", "TABLES", "Table")
 
 
 class Table(NamedTuple):
@@ -32,39 +33,6 @@ class Table(NamedTuple):
     def blobs(self) -> frozenset[str]:
         """The columns that hold bytes; in a state these are hexadecimal, and empty for none."""
         return frozenset(column.split()[0] for column in self.columns.split(", ") if " BLOB" in column)
-
-    @property
-    def statements(self) -> tuple[str, ...]:
-        """What creates it."""
-        if self.key == 1:
-            return (f"CREATE TABLE {self.name} ({self.columns}) STRICT", *self.indexes)
-        key = ", ".join(self.names[: self.key])
-        return (
-            f"CREATE TABLE {self.name} ({self.columns}, PRIMARY KEY ({key})) STRICT, WITHOUT ROWID",
-            *self.indexes,
-        )
-
-    @property
-    def dump(self) -> str:
-        """An expression for all rows as JSON text, in the order of the key."""
-        names = ", ".join(f"hex({name})" if name in self.blobs else name for name in self.names)
-        key = ", ".join(self.names[: self.key])
-        return (
-            f"(SELECT json_group_array(json_array({names})) FROM (SELECT * FROM {self.name} ORDER BY {key}))"
-        )
-
-    @property
-    def load(self) -> str:
-        """A statement that fills it from a state."""
-        values = ", ".join(
-            f"unhex(nullif(value ->> {place}, ''))" if name in self.blobs else f"value ->> {place}"
-            for place, name in enumerate(self.names)
-        )
-        return f"INSERT INTO {self.name} SELECT {values} FROM json_each(?, '$.{self.name}')"
-
-    @property
-    def clear(self) -> str:
-        return f"DELETE FROM {self.name}"
 
 
 #: What is known of where a node comes from; nodes of which nothing is known have no row.
@@ -128,3 +96,43 @@ BESIDE = (
 
 #: All of them.
 TABLES = (*FOLDED, *BESIDE)
+
+_SHOWN = {
+    table.name: ", ".join(f"hex({name})" if name in table.blobs else name for name in table.names)
+    for table in TABLES
+}
+_READ = {
+    table.name: ", ".join(
+        f"unhex(nullif(value ->> {place}, ''))" if name in table.blobs else f"value ->> {place}"
+        for place, name in enumerate(table.names)
+    )
+    for table in TABLES
+}
+_KEYS = {table.name: ", ".join(table.names[: table.key]) for table in TABLES}
+
+#: What creates all of them, with their indexes.
+CREATE = tuple(
+    statement
+    for table in TABLES
+    for statement in (
+        f"CREATE TABLE {table.name} ({table.columns}) STRICT"
+        if table.key == 1
+        else f"CREATE TABLE {table.name} ({table.columns}, PRIMARY KEY ({_KEYS[table.name]})) STRICT, WITHOUT ROWID",
+        *table.indexes,
+    )
+)
+
+#: Empties those of the state.
+CLEAR = tuple(f"DELETE FROM {table.name}" for table in FOLDED)
+
+#: For each table of the state an expression: all its rows as JSON text, in the order of the key.
+DUMP: Mapping[str, str] = {
+    name: f"(SELECT json_group_array(json_array({_SHOWN[name]})) FROM (SELECT * FROM {name} ORDER BY {_KEYS[name]}))"
+    for name in (table.name for table in FOLDED)
+}
+
+#: What fills them from a state.
+LOAD = tuple(
+    f"INSERT INTO {table.name} SELECT {_READ[table.name]} FROM json_each(?, '$.{table.name}')"
+    for table in FOLDED
+)

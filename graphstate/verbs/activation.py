@@ -7,18 +7,20 @@ until it has added up to a reinforcement.
 
 from __future__ import annotations
 
+import math
+from bisect import insort
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from graphstate._canonical import Json
-from graphstate.activation.decay import CLASSES, clamp, factor
-from graphstate.activation.record import Activation, Outcome
+from graphstate.activation.decay import CLASSES, clamp, factor, log2
+from graphstate.activation.record import Outcome
 from graphstate.errors import shown
 from graphstate.events import Draft, is_valid_id
 from graphstate.model import ActivationState, Attended, Ranked, Reinforced
 from graphstate.results import Ok, Result
 from graphstate.store import Store
-from graphstate.store.activation import Found, Ranking
+from graphstate.store.activation import Found, Order, Ranking
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
 from graphstate.verbs.memory import known
@@ -104,7 +106,7 @@ class Activating(Verbs):
     def suppress(
         self,
         id: str,
-        amount: float = 1.0,
+        amount: float,
         *,
         reason: str | None = None,
         context: str | None = None,
@@ -206,8 +208,8 @@ class Activating(Verbs):
     @query
     def top_activated(
         self,
-        limit: int = 10,
         *,
+        limit: int | None = None,
         context: str | None = None,
         context_fallback: bool = False,
         min_score: float = 0.0,
@@ -221,7 +223,7 @@ class Activating(Verbs):
         that are archived or deprecated are left out.
 
         Args:
-            limit: 0 to 1,000.
+            limit: 0 to 1,000, default 10.
             context: Rank by the scores there.
             context_fallback: Memories that were never reinforced there count with their score.
             min_score: Only what is more present than this.
@@ -231,7 +233,7 @@ class Activating(Verbs):
         Raises:
             VerbFailed: InvalidInput.
         """
-        wanted = _Order(
+        wanted = _Wanted(
             arguments.limit(limit, 10), context_of(context), context_fallback,
             arguments.number(min_score, "min_score"), include_superseded, _moment(self.store, at),
         )  # fmt: skip
@@ -354,7 +356,7 @@ def _state(store: Store, found: Found, now: int) -> ActivationState:
     )  # fmt: skip
 
 
-class _Order(NamedTuple):
+class _Wanted(NamedTuple):
     limit: int
     context: str | None
     fallback: bool
@@ -363,76 +365,107 @@ class _Order(NamedTuple):
     now: int
 
 
-def _top(store: Store, wanted: _Order) -> list[Ranked]:
-    """Walk down the rank order until nothing that follows can be among the first.
-
-    A row of the order says what a node is worth at most, since inhibition only takes away. What
-    attention adds is added to the few nodes it is paid to, which are looked at one by one.
-    """
-    attended = store.attention.attended(wanted.now, _attention_ms(store))
-    found = _attended(store, wanted, attended)
-    depth = wanted.limit + min(len(attended), wanted.limit)
-    while True:
-        orders = store.projection.activations.ranked(
-            depth, context=wanted.context, fallback=wanted.fallback, superseded=wanted.superseded
-        )
-        rows = [_Place.of(row, wanted.now) for order in orders for row in order]
-        rows.sort(key=_Place.bound)
-        ends = [_Place.of(order[-1], wanted.now) for order in orders if len(order) == depth]
-        places = [place for place in rows if place.id not in attended and place.effective > wanted.least]
-        best = sorted([*found, *places], key=_Place.place)[: wanted.limit]
-        # Behind the last row of an order that was not read to its end there may be better ones.
-        if not any(_may_follow(end, best, wanted) for end in ends):
-            return [Ranked(place.id, place.effective, place.score, place.superseded) for place in best]
-        depth *= 4
-
-
 class _Place(NamedTuple):
+    """What a node ranks by: itself, then what is behind a value that was cut, then its id."""
+
+    less_effective: float
+    #: less the base-2 logarithm of the faded sum
+    less_strength: float
     id: str
-    effective: float
-    #: base-2 logarithm of the faded sum, which may exceed 1 where the value is cut
-    strength: float
     score: float
     superseded: bool
 
-    @classmethod
-    def of(cls, row: Ranking, now: int) -> _Place:
-        half_lives = row.half_lives
-        faded = row.score * factor(now - row.anchor, half_lives.score_ms)
-        inhibition = _faded(row.inhibition, row.inhibited_at, now, half_lives.inhibition_ms)
-        inhibition += _faded(row.lens_inhibition, row.lens_inhibited_at, now, half_lives.inhibition_ms)
-        return cls(row.id, clamp(clamp(faded) - inhibition), faded, clamp(faded), row.superseded)
 
-    def place(self) -> tuple[float, float, str]:
-        return -self.effective, -self.strength, self.id
+def _top(store: Store, wanted: _Wanted) -> list[Ranked]:
+    """Return the first places.
 
-    def bound(self) -> tuple[float, float, str]:
-        return -self.score, -self.strength, self.id
-
-
-def _faded(value: float | None, at: int | None, now: int, half_life_ms: float) -> float:
-    return 0.0 if value is None or at is None else clamp(value * factor(now - at, half_life_ms))
-
-
-def _may_follow(end: _Place, best: Sequence[_Place], wanted: _Order) -> bool:
-    if end.score <= wanted.least:
-        return False
-    return len(best) < wanted.limit or end.bound() < best[-1].place()
+    A row of a rank order says what its node is worth at most, since inhibition only takes away: so
+    the walk ends where the next row could not be among the first even without one. What attention
+    adds it adds to few nodes, which are looked at one by one.
+    """
+    attended = store.attention.attended(wanted.now, _attention_ms(store))
+    depth = wanted.limit + 1 + min(len(attended), wanted.limit)
+    best = None
+    while best is None:
+        orders = store.projection.activations.orders(
+            depth, context=wanted.context, fallback=wanted.fallback, superseded=wanted.superseded
+        )
+        best = _first(orders, depth, _attended(store, wanted, attended), attended, wanted)
+        depth *= 4
+    return [Ranked(place.id, -place.less_effective, place.score, place.superseded) for place in best]
 
 
-def _attended(store: Store, wanted: _Order, attended: Mapping[str, float]) -> list[_Place]:
-    if not attended:
-        return []
-    places = []
-    for found in store.projection.activations.find_some([*attended]):
+def _first(
+    orders: Sequence[Order], depth: int, best: list[_Place], attended: Mapping[str, float], wanted: _Wanted
+) -> list[_Place] | None:
+    """Return the first places, or None if there may be better ones behind what was read."""
+    rows, horizon = _merged(orders, depth, wanted.now)
+    for entry in rows:
+        if horizon is not None and entry > horizon:
+            return None
+        less_strength, node, row, order = entry
+        if node in attended:
+            continue
+        score = clamp(row.score * factor(wanted.now - row.anchor, order.half_lives.score_ms))
+        if score <= wanted.least:
+            return best
+        if len(best) == wanted.limit and (-score, less_strength, node) > best[-1]:
+            return best
+        effective = (
+            score
+            if row.inhibited_at is row.lens_inhibited_at is None
+            else _held_back(row, score, order, wanted)
+        )
+        if effective > wanted.least:
+            insort(best, _Place(-effective, less_strength, node, score, order.superseded))
+            del best[wanted.limit :]
+    return best if horizon is None else None
+
+
+_Entry: TypeAlias = tuple[float, str, Ranking, Order]
+
+
+def _merged(orders: Sequence[Order], depth: int, now: int) -> tuple[list[_Entry], _Entry | None]:
+    """Return the rows of all orders as one, and the last one before which nothing is missing."""
+    rows: list[_Entry] = []
+    horizon: _Entry | None = None
+    for order in orders:
+        half_life = order.half_lives.score_ms
+        faded = now / half_life if half_life > 0 else 0.0
+        rows += [(row.place + faded, row.id, row, order) for row in order.rows[:depth]]
+        cut = not order.complete or len(order.rows) > depth
+        if cut and (horizon is None or rows[-1] < horizon):
+            horizon = rows[-1]
+    rows.sort()
+    return rows, horizon
+
+
+def _held_back(row: Ranking, score: float, order: Order, wanted: _Wanted) -> float:
+    half_life, held = order.half_lives.inhibition_ms, 0.0
+    for value, at in (
+        (row.inhibition, row.inhibited_at), (row.lens_inhibition, row.lens_inhibited_at)
+    ):  # fmt: skip
+        if value is not None and at is not None:
+            held += clamp(value * factor(wanted.now - at, half_life))
+    return clamp(score - held)
+
+
+def _attended(store: Store, wanted: _Wanted, attended: Mapping[str, float]) -> list[_Place]:
+    places: list[_Place] = []
+    for found in store.projection.activations.find_some([*attended]) if attended else ():
         if not found.active or (found.superseded and not wanted.superseded):
             continue
-        record: Activation = found.record
+        record, half_life = found.record, found.half_lives.score_ms
         effective = record.effective(
             wanted.now, found.half_lives, attention=attended[found.id], context=wanted.context,
             fallback=wanted.fallback,
         )  # fmt: skip
-        score = record.score * factor(wanted.now - record.anchor, found.half_lives.score_ms)
+        lens = None if wanted.context is None else record.contexts.get(wanted.context)
+        value, anchor = (record.score, record.anchor) if lens is None else (lens.score, lens.anchor)
+        if lens is None and wanted.context is not None and not wanted.fallback:
+            value = 0.0
+        score = value * factor(wanted.now - anchor, half_life)
+        strength = log2(score) if score > 0 else -math.inf
         if effective > wanted.least:
-            places.append(_Place(found.id, effective, score, clamp(score), found.superseded))
-    return places
+            places.append(_Place(-effective, -strength, found.id, clamp(score), found.superseded))
+    return sorted(places)[: wanted.limit]

@@ -6,7 +6,6 @@ returns the embedder, and raises `VerbFailed` if a part of it is not installed.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 
 from graphstate.activation.embedding import Embedder, HashingEmbedder
@@ -42,6 +41,8 @@ def find_embedder(name: str, *, dimensions: int = _DIMENSIONS) -> Embedder:
     points = {point.name: point for point in entry_points(group=GROUP)}
     if name not in points:
         names = sorted({*_BUILT_IN, *points})
+        import difflib
+
         near = difflib.get_close_matches(name, names, 1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
         refuse(f"no embedder is called {shown(name)}: {hint}")

@@ -177,7 +177,7 @@ class Embedding(Verbs):
     __slots__ = ()
 
     def reembed(
-        self,
+        self: Verbs,
         *,
         missing: bool = True,
         batch: int = 64,

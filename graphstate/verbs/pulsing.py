@@ -98,10 +98,11 @@ def asked(
         arguments.text(text, "query", arguments.MAX_SEARCH)
     elif vector is not None:
         refuse("the query is a vector already, so vector must be absent")
-    given, settings = vector if text is not None else query, store.projection.tunables()
+    given = query if text is None else vector
+    settings = store.projection.tunables()
     return Ask(
         text=text,
-        vector=None if given is None else arguments.embedding(given),
+        vector=None if given is None and text is not None else arguments.embedding(given),
         limit=arguments.limit(limit, 20),
         scope=arguments.name(scope, "scope"),
         context=None if context is None else arguments.name(context, "context"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import wraps
+from operator import mul
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from graphstate._canonical import Json, encode
@@ -14,7 +15,7 @@ from graphstate.activation.embedding import aembed, node_text
 from graphstate.activation.selection import SMALL, Choice, Selection, pool_size, select
 from graphstate.activation.tokens import estimate_node
 from graphstate.errors import StoreError
-from graphstate.events import Draft, is_valid_id
+from graphstate.events import Draft
 from graphstate.model import (
     Absorbed,
     ActivationState,
@@ -30,7 +31,7 @@ from graphstate.model import (
     WindowItem,
 )
 from graphstate.results import Ok, Result
-from graphstate.similarity import cosine
+from graphstate.similarity import norm
 from graphstate.store import Store
 from graphstate.store.retrievals import GLOBAL, Retrieval, Shown
 from graphstate.store.surroundings import Direction, Fact
@@ -39,6 +40,7 @@ from graphstate.verbs import arguments
 from graphstate.verbs.activation import Activating, context_of, state_of
 from graphstate.verbs.arguments import refuse
 from graphstate.verbs.embedding import query_vector
+from graphstate.verbs.memory import known
 from graphstate.verbs.pulsing import SUPPRESSED, Ask, asked, by_meaning, by_words, search
 from graphstate.verbs.verb import Verbs, query, verb
 
@@ -126,7 +128,8 @@ class Recollection(Verbs):
         the weighted mean of the signals that the query can have: semantic, lexical, graph,
         recency, usage; times confidence, less inhibition where it has a weight. Of a
         superseded memory only its successor is found, of a suppressed source its consolidation,
-        and nothing that is archived or deprecated. Nothing is reinforced by it.
+        and nothing that is archived or deprecated. Nothing is reinforced by it. `apulse` does the same
+        with an embedder that has to be awaited.
 
         Args:
             query: Text, which is searched for by words and, if the graph has an embedder, by
@@ -161,7 +164,7 @@ class Recollection(Verbs):
         )  # fmt: skip
         return search(self.store, ask, self.store.now())
 
-    async def apulse(self, query: str, **options: Any) -> Pulse:
+    async def apulse(self: Verbs, query: str, **options: Any) -> Pulse:
         """Do the same as `pulse` with an embedder that has to be awaited; the search itself is not.
 
         Raises:
@@ -170,9 +173,7 @@ class Recollection(Verbs):
         """
         if self.embedder is not None and query:
             (options["vector"],) = await aembed(self.embedder, [query])
-        return self.pulse(query, **options)
-
-    apulse.__dict__["verb"] = "reads"
+        return Recollection.pulse(self, query, **options)
 
     @verb
     def absorb(
@@ -295,14 +296,15 @@ class Recollection(Verbs):
         places, pins = arguments.limit(limit, 10), arguments.identifiers(pinned, "pinned")
         budget = None if token_budget is None else arguments.number(token_budget, "token_budget", least=0)
         share = arguments.number(diversity, "diversity", least=0, most=1)
-        plain = budget is None and not share and not density
-        depth = places + len(pins) if plain else max(SMALL + 1, 4 * places)
-        present = _Present(self.store, context_of(context), context_fallback)
+        where, depth = context_of(context), places
+        if budget is not None or share or density:
+            most = self.store.projection.surroundings.present(SMALL + 1, where, fallback=context_fallback)
+            depth = pool_size(places, most)
+        present = _Present(self.store, where, context_fallback)
         ranked = Activating.top_activated(
-            self, limit=min(arguments.MAX_RESULTS, depth), context=context, context_fallback=context_fallback,
-            min_score=min_score, include_superseded=include_superseded,
+            self, limit=min(arguments.MAX_RESULTS, depth + len(pins)), context=context,
+            context_fallback=context_fallback, min_score=min_score, include_superseded=include_superseded,
         )  # fmt: skip
-        ranked = ranked[: pool_size(places, len(ranked)) + len(pins)]
         scores = present.scores(ranked, pins)
         try:
             chosen = select(
@@ -368,8 +370,9 @@ class Recollection(Verbs):
             if encode(node.payload) == content:
                 return Recognition(known_as=node.id, by="content", similarity=1.0, resembles=())
         nearest = max(nodes, key=lambda node: meant.get(node.id, 0.0), default=None)
-        if nearest is not None and meant.get(nearest.id, 0.0) >= least:
-            return Recognition(known_as=nearest.id, by="meaning", similarity=meant[nearest.id], resembles=())
+        likeness = 0.0 if nearest is None else meant.get(nearest.id, 0.0)
+        if nearest is not None and likeness and likeness >= least:
+            return Recognition(known_as=nearest.id, by="meaning", similarity=likeness, resembles=())
         alike = [_likeness(node, meant.get(node.id, 0.0), own) for node in nodes]
         found = sorted(
             (like for like in alike if like is not None), key=lambda like: (-like.similarity, like.id)
@@ -377,15 +380,17 @@ class Recollection(Verbs):
         return Recognition(known_as=None, by=None, similarity=0.0, resembles=tuple(found[:most]))
 
     @query
-    def explain(self, id: str) -> Explanation | None:
-        """Return what a memory is worth now and where that comes from, None if there is no such node.
+    def explain(self, id: str) -> Explanation:
+        """Return what a memory is worth now, where that comes from, and which searches showed it.
 
-        Reads at most the newest 1,000 searches of the file, to tell which of them showed it.
+        Reads at most the newest 1,000 searches of the file.
+
+        Raises:
+            VerbFailed: InvalidInput, NotFound.
         """
         store = self.store
-        node = store.projection.node(id) if is_valid_id(id) else None
-        if node is None:
-            return None
+        node = store.projection.node(known(store, id))
+        assert node is not None
         now = store.now()
         state, curves = state_of(store, node.id, now), store.projection.activations.curves
         half_lives = curves.half_lives(state.memory_class)
@@ -495,9 +500,13 @@ class _Present:
         if similarity_of is not None:
             return lambda one, other: similarity_of(self.node(one), self.node(other))
         vectors = self._store.projection.vectors.of_all(ids)
-        return lambda one, other: (
-            cosine(vectors[one], vectors[other]) if one in vectors and other in vectors else 0.0
-        )
+        lengths = {name: norm(vector) for name, vector in vectors.items()}
+
+        def alike(one: str, other: str) -> float:
+            both = lengths.get(one, 0.0) * lengths.get(other, 0.0)
+            return sum(map(mul, vectors[one], vectors[other])) / both if both else 0.0
+
+        return alike
 
     def window(self, chosen: Selection) -> Window:
         """Return what was chosen, with the reasons, and let it be known for feedback."""

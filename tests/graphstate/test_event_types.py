@@ -62,6 +62,13 @@ def test_payloads_have_the_keys_of_the_table(make: Make) -> None:
     graph.unlink("ba").unwrap()
     graph.archive("c").unwrap()
     graph.set_tunable("ucbC", 1).unwrap()
+    graph.remember("a", memory={"source": "somebody"}).unwrap()
+    graph.reinforce("a", 0.5, reason="why", context="here", outcome="useful").unwrap()
+    graph.suppress("a", 0.5, reason="why", context="here").unwrap()
+    graph.set_weights({"usage": 2}).unwrap()
+    graph.feedback(graph.pulse("words").retrieval_id, "a", True).unwrap()
+    graph.supersede("b", "a", reason="why").unwrap()
+    graph.consolidate("c", ["b"], reason="why").unwrap()
     graph.checkpoint("cp").unwrap()
     branch = graph.branch(":memory:").unwrap()
     branch.set_cursor(["a"]).unwrap()
@@ -112,6 +119,9 @@ def test_a_summary_needs_no_key_and_no_type_of_value(name: str) -> None:
         ("ZoneDefined", {"name": "z", "members": ["a", "b"]}, "zone z (2 members)"),
         ("EnforcementChanged", {"scope": "edge", "id": "e", "mode": "hard"}, "enforcement edge e -> hard"),
         ("CheckpointCreated", {"name": "cp", "seq": 3}, "checkpoint cp @ 3"),
+        ("memory.reinforced", {"id": "a", "amount": 0.5}, "a reinforced by 0.5"),
+        ("memory.superseded", {"new": "b", "old": "a"}, "b takes the place of a"),
+        ("memory.consolidated", {"id": "s", "sources": ["a", "b"]}, "s stands for 2 nodes"),
         ("CursorMoved", {"set": []}, "CursorMoved"),
         ("Elsewhere", {}, "Elsewhere"),
     ],

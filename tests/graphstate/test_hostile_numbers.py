@@ -184,6 +184,8 @@ def forms(place: Place, number: Any) -> list[Any]:
 
 
 def may_be_accepted(place: Place, number: Any) -> bool:
+    if isinstance(number, str) and place.annotation.startswith("str |"):
+        return True
     if number is None:
         return "None" in place.annotation or place.holds_json
     if place.holds_json:  # texts and truths are JSON too

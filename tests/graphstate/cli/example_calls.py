@@ -23,7 +23,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "get": ("a",),
     "recall": (
         *("--text", "alpha", "--kind", "fact", "--tag", "red", "--status", "active"),
-        *("--limit", "3", "--id", "a", "--embedding", "[1, 0]"),
+        *("--limit", "3", "--id", "a", "--embedding", "[1, 0]", "--embedder", "hashing"),
     ),
     "history": (
         *(
@@ -53,8 +53,20 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "describe": (),
     "remember": (
         *("new", "--kind", "task", "--label", "New one", "--payload", '{"x": 1}', "--tags", "p,q"),
-        *("--status", "active", "--embedding", "[0.5, 1]", "--expect-version", "0", "--cause", "first"),
+        *(
+            "--status",
+            "active",
+            "--embedding",
+            "[0.5, 1]",
+            "--embed",
+            "--embedder",
+            "hashing",
+            "--expect-version",
+            "0",
+        ),
+        *("--cause", "first"),
     ),
+    "reembed": ("--stale", "--batch", "2", "--limit", "3", "--embedder", "hashing", "--cause", "22nd"),
     "link": (
         *("a", "c", "--id", "ac", "--kind", "transition", "--label", "go", "--weight", "2.5"),
         *(

@@ -26,8 +26,8 @@ HOSTILE = (
 def calls(name: str) -> Iterator[tuple[str, ...]]:
     """The example of a command with one word or value replaced, or one appended."""
     example = EXAMPLES[name]
-    flags = {f"--{flag.name}" for flag in COMMANDS[name].flags}
-    switches = {f"--{flag.name}" for flag in COMMANDS[name].flags if flag.kind is SWITCH}
+    flags = {f"--{flag.name}" for flag in COMMANDS[name].all_flags}
+    switches = {f"--{flag.name}" for flag in COMMANDS[name].all_flags if flag.kind is SWITCH}
     for value in HOSTILE:
         for place, word in enumerate(example):
             if word not in flags:

@@ -71,7 +71,7 @@ def test_what_is_remembered_is_shown_and_read_back_equal(
 def texts_of(name: str) -> list[int]:
     """Return the places of the words and values in a command's example that are free text."""
     example = EXAMPLES[name]
-    free = {f"--{flag.name}" for flag in COMMANDS[name].flags if flag.kind is TEXT}
+    free = {f"--{flag.name}" for flag in COMMANDS[name].all_flags if flag.kind is TEXT}
     return [
         place
         for place, word in enumerate(example)

@@ -57,7 +57,9 @@ def test_every_command_has_an_example_that_uses_all_its_flags() -> None:
     assert set(EXAMPLES) == set(COMMANDS)
     for name, command in COMMANDS.items():
         used = {word for word in EXAMPLES[name] if word.startswith("--")}
-        assert used | {"--guard", "--patch"} >= {f"--{flag.name}" for flag in command.flags}, name
+        assert used | {"--guard", "--patch", "--like"} >= {f"--{flag.name}" for flag in command.all_flags}, (
+            name
+        )
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -239,7 +241,7 @@ def test_help_lists_every_command_and_every_command_has_help(capsys: pytest.Capt
         assert main(["help", name]) == 0
         assert capsys.readouterr().out == shown
         assert shown.startswith(f"usage: {command.usage}\n")
-        assert all(flag.shown in shown for flag in command.flags)
+        assert all(flag.shown in shown for flag in command.all_flags)
 
 
 def test_the_file_is_searched_upwards_and_else_stands_here(
@@ -496,3 +498,38 @@ def test_head_verify_and_compact_work_together(run: Run) -> None:
     code, report, _ = run("verify", "--expect-head", kept)
     assert (code, report["ok"]) == (1, False)
     assert "removed by a compaction" in report["detail"]
+
+
+# ------------------------------------------------------------------------------ vectors
+
+
+def test_texts_are_searched_by_meaning_with_the_model_of_the_graph(tmp_path: Path, run: Run) -> None:
+    db = ("--db", str(tmp_path / "meanings.db"))
+
+    def call(*argv: str) -> Json:
+        assert main([*argv, *db]) == 0
+        return None
+
+    call("remember", "tea", "--label", "green tea is hot", "--embedder", "ngrams")
+    call("remember", "sea", "--label", "the sea is cold")  # the same model without being told
+    with Adaptogen.open(tmp_path / "meanings.db", embedder="stored") as graph:
+        assert [node.id for node in graph.recall(like="hot teas")] == ["tea", "sea"]
+
+
+def test_vectors_are_counted_unless_they_are_asked_for(run: Run) -> None:
+    run("remember", "n", "--label", "words of a note", "--embedder", "hashing", "--embed")
+    code, refused, _ = run("remember", "n", "--label", "words", "--embedder", "hashing", "--embed")
+    assert (code, refused["code"]) == (1, "EmbeddingMismatch")
+    assert run("reembed", "--embedder", "hashing")[1] == {"embedded": 3, "left": 0, "model": "hashing:1/384"}
+    assert run("get", "a")[1]["embedding"] == "384 numbers"
+    assert len(run("get", "a", "--vectors")[1]["embedding"]) == 384
+    assert [node["id"] for node in run("recall", "--like", "alpha", "--limit", "1")[1]] == ["a"]
+
+
+def test_reembedding_shows_a_bar_to_people_only(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("reembed", "--embedder", "hashing")[2] == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    code, answer, shown = run("reembed", "--embedder", "ngrams")
+    assert (code, answer["embedded"]) == (0, 3)
+    assert "3/3" in shown
+    assert run("reembed", "--embedder", "hashing", "--json")[2] == ""
