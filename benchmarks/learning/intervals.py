@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from math import inf
 from statistics import fmean
 from typing import NamedTuple
 
-__all__ = ("Interval", "interval", "ratio_interval")
+__all__ = ("Interval", "interval", "quotient_interval", "ratio_interval")
 
 _DRAWS = 2_000
 _SEED = 20_240
@@ -36,9 +37,28 @@ def ratio_interval(above: Sequence[float], below: Sequence[float], *, draws: int
 
     def ratio(picked: Sequence[int]) -> float:
         total = sum([below[i] for i in picked])
-        return sum([above[i] for i in picked]) / total if total else float("inf")
+        return sum([above[i] for i in picked]) / total if total else inf
 
     return _bootstrap(len(above), ratio, draws)
+
+
+def quotient_interval(
+    one: tuple[Sequence[float], Sequence[float]],
+    other: tuple[Sequence[float], Sequence[float]],
+    *,
+    draws: int = _DRAWS,
+) -> Interval:
+    """Return one ratio of sums over another one of the same seeds."""
+
+    def ratio(pair: tuple[Sequence[float], Sequence[float]], picked: Sequence[int]) -> float:
+        below = sum([pair[1][i] for i in picked])
+        return sum([pair[0][i] for i in picked]) / below if below else inf
+
+    def quotient(picked: Sequence[int]) -> float:
+        theirs = ratio(other, picked)
+        return 0.0 if theirs == inf else ratio(one, picked) / theirs
+
+    return _bootstrap(len(one[0]), quotient, draws)
 
 
 def _bootstrap(count: int, figure: Callable[[Sequence[int]], float], draws: int) -> Interval:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite
 from pathlib import Path
 from statistics import fmean
-from typing import Final
+from typing import Any, Final
 
 from benchmarks import harness
 from benchmarks.learning import peer, pictures
 from benchmarks.learning.adaptive import PARTS, AdaptiveMemory, Without, embed
-from benchmarks.learning.intervals import Interval, interval
+from benchmarks.learning.intervals import Interval, interval, quotient_interval, ratio_interval
 from benchmarks.learning.streams import KINDS, Kind, Stream, make_stream
 from benchmarks.learning.systems import BM25, FullContext, MemorySystem, Recency, VectorSearch
-from benchmarks.learning.trial import K, Answer, Cut, Scores, chosen_cut, judge, play
+from benchmarks.learning.trial import Answer, Cut, K, Scores, chosen_cut, judge, play
 
 __all__ = ("MemoryTrial", "draw", "kinds_table", "ranking_table", "run", "table")
 
@@ -37,6 +38,14 @@ class MemoryTrial:
 
     def figure(self, of: Callable[[Scores], float]) -> Interval:
         return interval([of(one) for one in self.scores], draws=1_000)
+
+    def tokens_per_right(self) -> Interval:
+        """Return the tokens of all windows over the questions answered right."""
+        return ratio_interval(*self.prices(), draws=1_000)
+
+    def prices(self) -> tuple[list[float], list[float]]:
+        """Return for each seed the tokens that were spent, and the right answers."""
+        return [float(one.spent) for one in self.scores], [float(one.answers) for one in self.scores]
 
     def kind(self, kind: Kind) -> Interval:
         return self.figure(lambda one: one.right[kind])
@@ -70,6 +79,7 @@ def systems() -> dict[str, Make]:
     }
     if peer.installed():
         made["polypack-db"] = partial(peer.Polypack, embed)
+        made["polypack-db, no recency"] = partial(peer.Polypack, embed, weights={"recency": 0.0})
     return made
 
 
@@ -105,7 +115,6 @@ def _played(stream: Stream, make: Make) -> Played:
 FIGURES: Final[Mapping[str, Callable[[Scores], float]]] = {
     "answered": lambda one: one.answered,
     "stale": lambda one: one.stale,
-    "tokens_per_right": lambda one: one.tokens_per_right,
     "useful_tokens": lambda one: one.useful_tokens,
     "tokens": lambda one: one.tokens,
     "recall": lambda one: one.recall,
@@ -117,17 +126,28 @@ FIGURES: Final[Mapping[str, Callable[[Scores], float]]] = {
 
 
 def _report(trial: MemoryTrial, full: MemoryTrial) -> None:
-    found = {name: trial.figure(of) for name, of in FIGURES.items()}
-    ahead = {
-        name: list(_difference(full, trial, FIGURES[name])) for name in ("stale", "tokens_per_right", "answered")
-    }
+    found: dict[str, Any] = {name: list(trial.figure(of)) for name, of in FIGURES.items()}
+    found["tokens_per_right"] = _finite(trial.tokens_per_right())
+    if trial is not full:
+        found["full_less_this"] = {
+            name: list(_difference(full, trial, FIGURES[name])) for name in ("stale", "answered")
+        }
+        found["tokens_full_over_this"] = list(_over(full, trial))
     harness.report(
-        f"R {trial.name}", "questions answered right, each kind alike", found["answered"].value, "share",
+        f"R {trial.name}", "questions answered right, each kind alike", found["answered"][0], "share",
         n=len(trial.scores), kinds={kind: trial.kind(kind).value for kind in KINDS},
         cut=list(trial.cut[:2]),
-        full_less_this=ahead if trial is not full else None,
-        **{name: list(one) for name, one in found.items()},
+        **found,
     )  # fmt: skip
+
+
+def _over(one: MemoryTrial, other: MemoryTrial) -> Interval:
+    """Return the tokens for a right answer of one memory over those of the other."""
+    return quotient_interval(one.prices(), other.prices(), draws=1_000)
+
+
+def _finite(one: Interval) -> list[float | None]:
+    return [value if isfinite(value) else None for value in one]
 
 
 def _difference(one: MemoryTrial, other: MemoryTrial, of: Callable[[Scores], float]) -> Interval:
@@ -157,20 +177,20 @@ def table(trials: Sequence[MemoryTrial]) -> str:
         if trial is not full:
             against = [
                 _cell(_difference(full, trial, FIGURES["stale"])),
-                _cell(_difference(full, trial, FIGURES["tokens_per_right"]), 0),
+                _cell(_over(full, trial)),
             ]
         rows.append(
             [
                 trial.name,
                 _cell(trial.figure(FIGURES["answered"])),
                 _cell(trial.figure(FIGURES["stale"])),
-                _cell(trial.figure(FIGURES["tokens_per_right"]), 0),
+                _cell(trial.tokens_per_right(), 0),
                 _cell(trial.figure(FIGURES["useful_tokens"])),
                 *against,
             ]
         )
     heads = ("memory", "answered", "stale", "tokens for a right answer", "useful tokens")
-    return _rows((*heads, "full less this: stale", "full less this: tokens"), rows)
+    return _rows((*heads, "full less this: stale", "tokens for a right answer, full over this"), rows)
 
 
 def kinds_table(trials: Sequence[MemoryTrial]) -> str:
@@ -183,7 +203,9 @@ def ranking_table(trials: Sequence[MemoryTrial]) -> str:
         [trial.name, *[_cell(trial.figure(FIGURES[name])) for name in ("recall", "mrr", "ndcg", "silent")]]
         for trial in trials
     ]
-    return _rows(("memory", f"recall at {K}", "MRR", f"nDCG at {K}", "silent though there is an answer"), rows)
+    return _rows(
+        ("memory", f"recall at {K}", "MRR", f"nDCG at {K}", "silent though there is an answer"), rows
+    )
 
 
 # ----------------------------------------------------------------------------------- pictures
@@ -197,10 +219,18 @@ def draw(trials: Sequence[MemoryTrial], bars: Path, curve: Path) -> None:
         {
             "answered": {trial.name: trial.figure(FIGURES["answered"]) for trial in shown},
             "stale": {trial.name: trial.figure(FIGURES["stale"]) for trial in shown},
-            "tokens for a right answer": {trial.name: trial.figure(FIGURES["tokens_per_right"]) for trial in shown},
+            "tokens for a right answer": {trial.name: trial.tokens_per_right() for trial in shown},
         },
     )  # fmt: skip
-    names = ("full", "full, taught before", "BM25", "BM25, overwriting", "vectors", "polypack-db", "full context")
+    names = (
+        "full",
+        "full, taught before",
+        "BM25",
+        "BM25, overwriting",
+        "vectors",
+        "polypack-db",
+        "full context",
+    )
     pictures.points(
         curve,
         {trial.name: _bought(trial) for trial in trials if trial.name in names},

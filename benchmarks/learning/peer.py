@@ -6,7 +6,7 @@ none of its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -30,14 +30,20 @@ def library() -> Any:
 
 
 class Polypack:
-    """Plays a stream to a graph of the package and its engine, with their defaults."""
+    """Plays a stream to a graph of the package and its engine, with their defaults.
 
-    def __init__(self, embed: Embed) -> None:
+    Args:
+        embed: Makes the vectors.
+        weights: Of the engine, where they shall not be 1.
+    """
+
+    def __init__(self, embed: Embed, *, weights: Mapping[str, float] | None = None) -> None:
         self._library = library()
         self._now, self._embed = _EPOCH, embed
         self._library.time = SimpleNamespace(time=lambda: self._now / 1000)
         self._graph = self._library.PolyGraph()
         self._engine = self._library.ActivationEngine(self._graph)
+        self._engine.set_weights(dict(weights or {}))
 
     def take(self, operation: Operation) -> None:
         self._now = _EPOCH + operation.at
@@ -78,8 +84,8 @@ class Polypack:
 
     def learn(self, shown: Sequence[str], useful: Collection[str]) -> None:
         for one in shown:
-            self._engine.record_feedback(one, one in useful)
-            if one in useful:
+            if one in useful:  # a verdict on each that is not takes all weights to 0
+                self._engine.record_feedback(one, True)
                 self._engine.reinforce(one, 0.1, "useful")
 
     def close(self) -> None:

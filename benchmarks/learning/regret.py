@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from benchmarks import harness
 from benchmarks.learning import pictures
-from benchmarks.learning.adaptive import AdaptiveMemory, Without
+from benchmarks.learning.adaptive import RATE, AdaptiveMemory, Without
 from benchmarks.learning.intervals import Interval, interval
 from benchmarks.learning.metrics import reciprocal_rank
 from benchmarks.learning.streams import DAY, Question, make_stream
@@ -42,7 +42,9 @@ class Losses(NamedTuple):
     @property
     def regret(self) -> list[float]:
         """Loss so far, less that of equal weights: below 0 learning has paid."""
-        return list(accumulate([ours - theirs for ours, theirs in zip(self.learned, self.equal, strict=True)]))
+        return list(
+            accumulate([ours - theirs for ours, theirs in zip(self.learned, self.equal, strict=True)])
+        )
 
 
 def _filled(seed: int, path: Path | None) -> tuple[AdaptiveMemory, list[Question]]:
@@ -60,7 +62,8 @@ def _loss(memory: AdaptiveMemory, question: Question, *, teach: bool) -> float:
     ranked = [hit.id for hit in memory.recall(question, _LIMIT)]
     if teach:
         for one in ranked[:K]:
-            memory.graph.feedback(memory.retrieval, one, one in question.relevant).unwrap()
+            if one in question.relevant:
+                memory.graph.feedback(memory.retrieval, one, True, rate=RATE, rule="contrast").unwrap()
     return 1 - reciprocal_rank(ranked, question.answer or "")
 
 
@@ -82,7 +85,11 @@ def losses(seed: int, *, rounds: int = ROUNDS, path: Path | None = None) -> Loss
             memory = AdaptiveMemory(Without(feedback=True), path=path, fresh=False)
         asked = rng.choice(questions)
         question = Question(
-            at=60 * DAY + number, kind=asked.kind, text=asked.text, answer=asked.answer, relevant=asked.relevant
+            at=60 * DAY + number,
+            kind=asked.kind,
+            text=asked.text,
+            answer=asked.answer,
+            relevant=asked.relevant,
         )
         learned.append(_loss(memory, question, teach=True))
         equal.append(_loss(fixed, question, teach=False))
@@ -122,7 +129,11 @@ def table(found: Sequence[Losses]) -> str:
     """Return the loss with and without learning, and the weights that were learned."""
     late = {name: f"{one.value:.3f} ({one.low:.3f} to {one.high:.3f})" for name, one in _late(found).items()}
     total = interval([one.regret[-1] for one in found])
-    weights = {name: interval([one.weights[name] for one in found]) for name in found[0].weights if name != "inhibition"}
+    weights = {
+        name: interval([one.weights[name] for one in found])
+        for name in found[0].weights
+        if name != "inhibition"
+    }
     learned = ", ".join([f"{name} {one.value:.2f}" for name, one in weights.items()])
     return "\n".join(
         [

@@ -115,7 +115,7 @@ def _sized(size: int) -> list[Timed]:
         ),
         f"working memory of {PLACES}": (
             3,
-            lambda: [graph.working_memory(PLACES) for _ in range(3)],
+            lambda: [graph.working_memory(limit=PLACES) for _ in range(3)],
             lambda: [engine.working_memory(PLACES) for _ in range(3)],
         ),
         "pulse with 50 seeds": (

@@ -56,8 +56,9 @@ class Scores:
     #: of questions about what changed, and windows that say something about it: the share in which
     #: a wrong statement comes first
     stale: float
-    #: tokens of windows for each right answer to a question that has one
-    tokens_per_right: float
+    #: tokens of all windows, and right answers to questions that have one
+    spent: int
+    answers: int
     #: share of the tokens shown that belong to statements which answer
     useful_tokens: float
     #: tokens of a window on average
@@ -132,7 +133,8 @@ def judge(answers: Sequence[Answer], texts: Mapping[str, str], cut: Cut) -> Scor
         mrr=fmean([reciprocal_rank(ids, one.answer or "") for one, ids in ranked]),
         ndcg=fmean([ndcg(ids, one.relevant, K) for one, ids in ranked]),
         stale=fmean(stale) if stale else 0.0,
-        tokens_per_right=tokens / count if count else float("inf"),
+        spent=tokens,
+        answers=count,
         useful_tokens=useful / tokens if tokens else 0.0,
         tokens=tokens / len(shown),
         abstained=fmean(right["absent"]) if "absent" in right else 1.0,
@@ -141,7 +143,7 @@ def judge(answers: Sequence[Answer], texts: Mapping[str, str], cut: Cut) -> Scor
 
 
 #: Share of the right answers that is given for shorter windows.
-_GIVEN: Final = 0.05
+_GIVEN: Final = 0.02
 _SHARES: Final = (0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 
@@ -151,7 +153,9 @@ def chosen_cut(played: Sequence[tuple[Sequence[Answer], Mapping[str, str]]]) -> 
     Args:
         played: Streams played to the memory, with their texts. Report on others.
     """
-    best = sorted(max(hit.score for hit in answer.hits) for answers, _ in played for answer in answers if answer.hits)
+    best = sorted(
+        max(hit.score for hit in answer.hits) for answers, _ in played for answer in answers if answer.hits
+    )
     floors = [0.0, *[best[len(best) * step // 40] for step in range(40)]] if best else [0.0]
 
     def worth(cut: Cut) -> tuple[float, float]:
