@@ -60,6 +60,7 @@ EVENT_TYPES: Mapping[str, EventType] = {
             "status": "active, archived or deprecated",
             "embedding?": "base64 of little-endian 32-bit floats, or null for none; absent: as it was",
             "model?": "which model made the vector, if the graph knows one",
+            "trust?": "how far it is trusted at most, if its writer did not write all of it",
             "memory?": "all that is known of where it comes from; what was known stays if it is absent",
         },
         "creates the node, or replaces it: its version grows by 1",

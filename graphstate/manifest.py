@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 from graphstate.errors import HINTS
@@ -195,6 +196,29 @@ _PATTERNS: Mapping[str, tuple[str, ...]] = {
         '    graph.remember("b")',
         '    graph.link("a", "b")',
     ),
+    "what_is_present": (
+        'graph.reinforce("s0", 0.5, reason="read").unwrap().reinforcement_count  # 1',
+        'graph.reinforce("s1", 0.3, context="paris")',
+        "[found.id for found in graph.top_activated(limit=2)]  # ['s0', 's1']",
+        "[found.id for found in graph.top_activated(context='paris')]  # ['s1']",
+        'graph.suppress("s0", 1, reason="stale")',
+        "[found.id for found in graph.top_activated()]  # ['s1']",
+        'graph.release("s0")',
+    ),
+    "a_fact_that_changed": (
+        'graph.remember("oslo", label="lives in Oslo", memory={"source": "letter", "observed_at": 1000})',
+        'graph.remember("rome", label="lives in Rome", memory={"source": "call", "observed_at": 2000})',
+        'graph.supersede("rome", "oslo").unwrap().valid_to  # 2000',
+        "[node.id for node in graph.recall(text='lives', as_of=1500)]  # ['oslo']",
+        "[node.id for node in graph.recall(text='lives', as_of=2500)]  # ['rome']",
+        'graph.unsupersede("oslo")',
+    ),
+    "one_memory_of_several": (
+        'graph.reinforce_all([{"id": "s0", "amount": 0.5}, {"id": "s1", "amount": 0.5}]).unwrap().count  # 2',
+        'graph.consolidate("both", ["s0", "s1"], label="what they have in common")',
+        "round(graph.effective('both'), 2)  # 0.75",
+        "[node.id for node in graph.expand('both')]  # ['s0', 's1']",
+    ),
     "follow_events": (
         "told = []",
         "with graph.subscribe(told.append):",
@@ -229,7 +253,7 @@ def describe() -> dict[str, Any]:
         "zones": dict(_ZONES),
         "tunables": {
             "summary": _TUNABLES,
-            "defaults": {key: row.default for key, row in TUNABLES.items()},
+            "defaults": {key: deepcopy(row.default) for key, row in TUNABLES.items()},
             "ranges": {key: row.accepted for key, row in TUNABLES.items()},
             "meaning": {key: row.meaning for key, row in TUNABLES.items()},
         },

@@ -220,6 +220,8 @@ class PulseHit(Struct, frozen=True, kw_only=True):
     shares: Mapping[str, float] = field(default_factory=dict)
     #: None is not tracked and counts as 1
     confidence: float | None = None
+    source: str | None = None
+    trust: Trust = "developer"
     inhibition: float = 0.0
     #: what took its place, if it was asked for all the same
     superseded_by: str | None = None

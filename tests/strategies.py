@@ -12,9 +12,13 @@ from agentloop.context.sections import Block, Item, Section
 from agentloop.frames import NODE_COMPLETED, TEXT, TREE_FAILED, Frame
 from agentloop.messages import Message, ToolCall
 from graphstate import Edge
+from graphstate.activation.decay import HOUR_MS
+from graphstate.activation.record import Activation, Lens
 from graphstate.policy import Fence, GuardReport
 
 __all__ = (
+    "activation_records",
+    "activation_steps",
     "buffer_steps",
     "check_strings",
     "evolution_steps",
@@ -32,6 +36,7 @@ __all__ = (
     "json_values",
     "labels",
     "limits",
+    "memory_programs",
     "model_scripts",
     "overflow_strategies",
     "stream_steps",
@@ -475,3 +480,58 @@ def model_scripts() -> st.SearchStrategy[list[dict[str, Any]]]:
         },
     )
     return st.lists(said | said | failures | too_long, max_size=8)
+
+
+_AMOUNTS = st.integers(-20, 20).map(lambda n: n / 10)
+_MOMENTS = st.integers(0, 400 * HOUR_MS)
+_CONTEXTS = st.sampled_from(["x", "y", "z"])
+
+
+def activation_steps() -> st.SearchStrategy[list[tuple[str, float, int, str | None]]]:
+    """What happens to one memory: (reinforce or suppress, amount, when, context), in no order of time."""
+    step = st.tuples(st.sampled_from(["reinforce", "suppress"]), _AMOUNTS, _MOMENTS, st.none() | _CONTEXTS)
+    return st.lists(step, max_size=12)
+
+
+def activation_records() -> st.SearchStrategy[Activation]:
+    """A record as any past may have left it."""
+    value = st.floats(-3, 3)
+    inhibited = st.none() | _MOMENTS
+    lens = st.builds(
+        lambda score, anchor, held, at: Lens(score, anchor, held if at is not None else 0.0, at),
+        value, _MOMENTS, value, inhibited,
+    )  # fmt: skip
+    return st.builds(
+        lambda score, importance, anchor, held, at, counts, contexts: Activation(
+            score=score, importance=importance, anchor=anchor, inhibition=held if at is not None else 0.0,
+            inhibited_at=at, reinforcement_count=counts[0], last_reinforced_at=counts[1] or None,
+            shown=counts[2], useful=counts[3], harmful=counts[4], contexts=contexts,
+        ),
+        value, value, _MOMENTS, value, inhibited, st.tuples(*[st.integers(0, 9)] * 5),
+        st.dictionaries(_CONTEXTS, lens, max_size=3),
+    )  # fmt: skip
+
+
+def memory_programs() -> st.SearchStrategy[list[tuple[str, ...]]]:
+    """Calls of a graph with few memories, so that they meet; times pass in between."""
+    node, context = st.sampled_from("abcdef"), st.sampled_from(["", "x", "y"])
+    amount = _AMOUNTS.map(str)
+    steps = st.one_of(
+        st.tuples(st.just("wait"), st.sampled_from(["1", "30", "2000"])),
+        st.tuples(st.just("reinforce"), node, amount, context),
+        st.tuples(st.just("reinforce"), node, st.just("0.5"), context),
+        st.tuples(st.just("suppress"), node, amount, context),
+        st.tuples(st.just("release"), node, context),
+        st.tuples(st.just("remember"), node, st.sampled_from(["state", "fact", "episode", "entity"])),
+        st.tuples(st.just("class"), node, st.sampled_from(["", "semantic", "episodic"])),
+        st.tuples(st.just("status"), node, st.sampled_from(["active", "archived", "deprecated"])),
+        st.tuples(st.just("supersede"), node, node),
+        st.tuples(st.just("unsupersede"), node),
+        st.tuples(st.just("consolidate"), node, node, node),
+        st.tuples(st.just("kind"), st.sampled_from(["state", "fact"]), st.sampled_from(["", "entity"])),
+        st.tuples(st.just("half-life"), st.sampled_from(["0", "3600000", "86400000"])),
+        st.tuples(st.just("link"), node, node),
+        st.tuples(st.just("merge_states"), node, node),
+        st.tuples(st.just("split_state"), node),
+    )
+    return st.lists(steps, min_size=5, max_size=40)

@@ -241,6 +241,10 @@ def _merge(graph: Any, file: str, **options: Any) -> Any:
         return graph.merge(branch, **options)
 
 
+def _memory_class(graph: Any, kind: str, memory_class: str | None = None, **given: Any) -> Any:
+    return graph.register_memory_class(kind, memory_class, **given)
+
+
 def _working_memory(graph: Any, **options: Any) -> Any:
     return graph.working_memory(**options)
 
@@ -280,9 +284,12 @@ _ON_CONFLICT = Flag(
     "on-conflict", "fail, ours or theirs where both sides changed something; fail if absent", TEXT
 )
 
+_PROVENANCE = Flag("memory", "object: memory_class, confidence, source, observed_at, ...", OBJECT)
+_AT = Flag("at", "the moment, in ms; now if absent", COUNT)
+_AMOUNT = Word("amount", "how much, may be negative", NUMBER)
 _SCOPE = Flag("scope", "whose weights of signals, global if absent", TEXT)
-_CONTEXT = Flag("context", "what counts in this context", TEXT)
-_INCLUDE_SUPERSEDED = Flag("include-superseded", "also what another memory took the place of", SWITCH)
+_CONTEXT = Flag("context", "in this context", TEXT)
+_ALSO_SUPERSEDED = Flag("include-superseded", "also of nodes whose place another one took", SWITCH)
 _LOG = Flag("log", "remember it in the file, for feedback and explain-memory", SWITCH)
 _SEARCH = (
     Flag("vector", "the vector of the text, as an array of numbers", NUMBERS),
@@ -337,6 +344,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 Flag("status", "active, archived or deprecated", TEXT),
                 Flag("embedding", "nearest to this array of numbers first", NUMBERS),
                 Flag("like", "nearest in meaning to this text first", TEXT),
+                Flag("as-of", "what was valid at this moment, in ms", COUNT),
                 Flag("limit", "at most so many, 50 if absent", COUNT),
             ),
             embeds=True,
@@ -414,6 +422,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 Flag("status", "active, archived or deprecated", TEXT),
                 Flag("embedding", "array of numbers", NUMBERS),
                 Flag("embed", "make the vector from label and payload", SWITCH),
+                _PROVENANCE,
                 _VERSION,
                 _CAUSE,
             ),
@@ -519,13 +528,106 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             ),
         ),
     ),
+    "memory": (
+        Command(
+            "top",
+            "what is most present now",
+            "reads",
+            (),
+            (
+                Flag("limit", "at most so many, 10 if absent", COUNT),
+                _CONTEXT,
+                Flag("context-fallback", "what was never there counts with its score", SWITCH),
+                Flag("min-score", "only what is more present than this", NUMBER),
+                _ALSO_SUPERSEDED,
+                _AT,
+            ),
+            "top_activated",
+        ),
+        Command("activation", "how present a node is, part by part", "reads", (_ID,), (_AT,)),
+        Command("effective", "how present a node is", "reads", (_ID,), (_CONTEXT, _ALSO_SUPERSEDED, _AT)),
+        Command("expand", "the nodes that one was made of", "reads", (_ID,)),
+        Command(
+            "reinforce",
+            "make a node more present",
+            "changes",
+            (_ID, _AMOUNT),
+            (_CONTEXT, Flag("outcome", "count that it was shown, useful or harmful", TEXT), _WHY, _CAUSE),
+        ),
+        Command(
+            "reinforce-all",
+            "several at once, all of them or none",
+            "changes",
+            (
+                Word(
+                    "items", "array of objects with id, amount, and reason, context, outcome if wanted", JSON
+                ),
+            ),
+            (_CAUSE,),
+        ),
+        Command("suppress", "hold a node back", "changes", (_ID, _AMOUNT), (_CONTEXT, _WHY, _CAUSE)),
+        Command(
+            "release",
+            "take a suppression back",
+            "changes",
+            (_ID,),
+            (Flag("amount", "so much of it; all if absent", NUMBER), _CONTEXT, _WHY, _CAUSE),
+        ),
+        Command(
+            "supersede",
+            "let a node take the place of another one",
+            "changes",
+            (Word("new", "the node that is right now", TEXT), Word("old", "the node it replaces", TEXT)),
+            (_WHY, _CAUSE),
+        ),
+        Command(
+            "unsupersede",
+            "give a node its place back",
+            "changes",
+            (Word("old", "the node", TEXT),),
+            (Flag("by", "only from this node; from all if absent", TEXT), _WHY, _CAUSE),
+        ),
+        Command(
+            "consolidate",
+            "let one node stand for several",
+            "changes",
+            (_ID, Word("sources", "the nodes it is made of, comma-separated", NAMES)),
+            (
+                Flag("suppress", "how much each source is held back, 0.6 if absent", NUMBER),
+                Flag("kind", "such as fact or task", TEXT),
+                Flag("label", "a name for people", TEXT),
+                Flag("payload", "the memory itself, replaced", JSON),
+                Flag("tags", "its tags, replaced", NAMES),
+                Flag("embedding", "array of numbers", NUMBERS),
+                _PROVENANCE,
+                _WHY,
+                _CAUSE,
+            ),
+        ),
+        Command(
+            "memory-class",
+            "let nodes of a kind fade as a class does",
+            "changes",
+            (
+                Word("kind", "the kind", TEXT),
+                Word(
+                    "memory_class",
+                    "episodic, semantic, procedural, entity; none if absent",
+                    TEXT,
+                    optional=True,
+                ),
+            ),
+            (_CAUSE,),
+            run=_memory_class,
+        ),
+    ),
     "recall": (
         Command(
             "pulse",
             "what a question brings to mind, best first, and the id that feedback refers to",
             "changes with --log",
             (Word("query", "text that is searched for", TEXT),),
-            (*_SEARCH, _INCLUDE_SUPERSEDED, Flag("as-of", "only what held at this time, in ms", COUNT), _LOG),
+            (*_SEARCH, _ALSO_SUPERSEDED, Flag("as-of", "only what held at this time, in ms", COUNT), _LOG),
         ),
         Command(
             "absorb",
@@ -553,7 +655,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 Flag("diversity", "0 to 1: how unlike each other they shall be", NUMBER),
                 Flag("pinned", "these first, comma-separated", NAMES),
                 Flag("density", "prefer what is present for few tokens", SWITCH),
-                _INCLUDE_SUPERSEDED,
+                _ALSO_SUPERSEDED,
                 _LOG,
             ),
             run=_working_memory,

@@ -96,17 +96,28 @@ _CURSORS = "SELECT actor, nodes FROM cursor"
 _TRAIL = """SELECT value ->> '$.edge', value ->> '$.to' FROM state WHERE key GLOB ?
 ORDER BY value ->> '$.move' DESC LIMIT ?"""
 
+_VALID = f"""AND (?5 IS NULL OR (coalesce((SELECT p.observed_at FROM provenance p WHERE p.no = n.no), n.created_at)
+<= ?5 AND NOT EXISTS (SELECT 1 FROM edge e JOIN node d ON d.id = e.dst LEFT JOIN succession s ON s.no = e.no
+LEFT JOIN provenance p ON p.no = d.no WHERE e.src = n.id AND e.kind = 'reference' AND e.label = '{SUPERSEDED_BY}'
+AND coalesce(p.observed_at, s.at, d.created_at) <= ?5)))"""
+
 # Each begins at the most selective condition that is given.
-_BY_ID = """FROM node n WHERE id = ?1 AND (?2 IS NULL OR kind = ?2)
-AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4))"""
-_BY_TAG = """FROM node n WHERE ?1 IS NULL AND no IN (SELECT node FROM node_tag WHERE tag = ?4)
-AND (?2 IS NULL OR kind = ?2) AND (?3 IS NULL OR status = ?3)"""
-_BY_KIND = """FROM node n WHERE kind = ?2 AND ?1 IS NULL AND ?4 IS NULL AND (?3 IS NULL OR status = ?3)"""
-_BY_STATUS = """FROM node n WHERE ?1 IS NULL AND ?2 IS NULL AND ?4 IS NULL AND (?3 IS NULL OR status = ?3)"""
+_MEETING: Mapping[str, str] = {
+    "id": f"""FROM node n WHERE id = ?1 AND (?2 IS NULL OR kind = ?2) AND (?3 IS NULL OR status = ?3)
+    AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4)) {_VALID}""",
+    "tag": f"""FROM node n WHERE ?1 IS NULL AND no IN (SELECT node FROM node_tag WHERE tag = ?4)
+    AND (?2 IS NULL OR kind = ?2) AND (?3 IS NULL OR status = ?3) {_VALID}""",
+    "kind": f"""FROM node n WHERE kind = ?2 AND ?1 IS NULL AND ?4 IS NULL
+    AND (?3 IS NULL OR status = ?3) {_VALID}""",
+    "status": f"""FROM node n WHERE ?1 IS NULL AND ?2 IS NULL AND ?4 IS NULL
+    AND (?3 IS NULL OR status = ?3) {_VALID}""",
+}
+_RECALL = {by: f"SELECT {_NODE} {meeting} ORDER BY id LIMIT ?6" for by, meeting in _MEETING.items()}
+_NUMBERS = {by: f"SELECT no {meeting}" for by, meeting in _MEETING.items()}
 _RECALL_TEXT = f"""SELECT {_NODE} FROM node_text t JOIN node n ON n.no = t.rowid
-WHERE t.text MATCH ?6 AND (?1 IS NULL OR id = ?1) AND (?2 IS NULL OR kind = ?2)
-AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4))
-ORDER BY t.rank, id LIMIT ?5"""
+WHERE t.text MATCH ?7 AND (?1 IS NULL OR n.id = ?1) AND (?2 IS NULL OR kind = ?2)
+AND (?3 IS NULL OR status = ?3) AND (?4 IS NULL OR no IN (SELECT node FROM node_tag WHERE tag = ?4)) {_VALID}
+ORDER BY t.rank, id LIMIT ?6"""
 _NODES_BY_ID = f"SELECT {_NODE} FROM node n WHERE id IN (SELECT value FROM json_each(?))"
 
 _TEXT_ALL = "SELECT no, label, payload, tags FROM node"
@@ -139,10 +150,10 @@ _CLEAR = (
 
 def _narrowest(id: str | None, kind: str | None, tag: str | None) -> str:
     if id is not None:
-        return _BY_ID
+        return "id"
     if tag is not None:
-        return _BY_TAG
-    return _BY_STATUS if kind is None else _BY_KIND
+        return "tag"
+    return "status" if kind is None else "kind"
 
 
 class CursorState:
@@ -403,7 +414,8 @@ class Projection:
             self._inherit("node", node_id, body["stat"], row.seq)
 
     def _trust(self, before: str | None, row: Row, body: dict[str, Json], *, rewritten: bool) -> str:
-        trust = written_trust(before, row.trust, rewritten=rewritten)
+        by = lowest(row.trust, body["trust"]) if "trust" in body else row.trust
+        trust = written_trust(before, by, rewritten=rewritten)
         sources = body["memory"].get("derived_from") if "memory" in body else None
         if sources:
             trust = lowest(trust, *(level for (level,) in self._db.all(_TRUSTS, (encode_text(sources),))))
@@ -822,20 +834,26 @@ class Projection:
 
     def recall(
         self, *, id: str | None, kind: str | None, status: str | None, tag: str | None, limit: int,
-        match: str | None = None,
+        as_of: int | None = None, match: str | None = None,
     ) -> Iterator[Node]:  # fmt: skip
         """Yield the nodes that meet every filter: by rank with ``match``, else by id."""
-        values: list[SqlValue] = [id, kind, status, tag, limit]
+        values: list[SqlValue] = [id, kind, status, tag, as_of, limit]
         if match is not None:
             return map(_node, self._db.all(_RECALL_TEXT, [*values, match]))
-        return map(
-            _node, self._db.all(f"SELECT {_NODE} {_narrowest(id, kind, tag)} ORDER BY id LIMIT ?5", values)
-        )
+        return map(_node, self._db.all(_RECALL[_narrowest(id, kind, tag)], values))
 
-    def numbers(self, *, id: str | None, kind: str | None, status: str | None, tag: str | None) -> list[int]:
+    def numbers(
+        self,
+        *,
+        id: str | None,
+        kind: str | None,
+        status: str | None,
+        tag: str | None,
+        as_of: int | None = None,
+    ) -> list[int]:
         """Return the numbers of the nodes that meet every filter, as a vector search takes them."""
-        sql = f"SELECT no {_narrowest(id, kind, tag)}"
-        return [no for (no,) in self._db.all(sql, (id, kind, status, tag))]
+        sql = _NUMBERS[_narrowest(id, kind, tag)]
+        return [no for (no,) in self._db.all(sql, (id, kind, status, tag, as_of))]
 
     def nodes(self, ids: Iterable[str]) -> list[Node]:
         """Return the nodes with these ids, in their order; one that does not exist is left out."""

@@ -39,7 +39,7 @@ _ENDS: dict[Direction, tuple[tuple[str, str], ...]] = {
     "both": (("src", "dst"), ("dst", "src")),
 }
 
-_FACTS = f"""SELECT n.id, n.kind, n.label, n.status = 'active', n.created_at, p.memory_class, p.confidence,
+_FACTS = f"""SELECT n.id, n.kind, n.label, n.status = 'active', n.trust, n.created_at, p.memory_class, p.confidence, p.source,
 coalesce(p.observed_at, n.created_at), a.score, a.importance, a.anchor, a.inhibition, a.inhibited_at,
 a.reinforcement_count, a.last_reinforced_at, l.score, l.anchor, l.inhibition, l.inhibited_at,
 (SELECT e.dst FROM edge e JOIN node d ON d.id = e.dst LEFT JOIN succession s ON s.no = e.no
@@ -73,9 +73,11 @@ class Fact(NamedTuple):
     kind: str
     label: str
     active: int
+    trust: str
     created_at: int
     memory_class: str | None
     confidence: float | None
+    source: str | None
     #: since when it holds
     since: int
     score: float | None

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 from graphstate.activation.composite import RULES
 from graphstate.bundle import parsed_head
 from graphstate.errors import ErrorCode, shown
+from graphstate.policy import TRUST
 from graphstate.store import Store
 from graphstate.verbs import arguments
 from graphstate.verbs.activation import MAX_AMOUNT, OUTCOMES
@@ -69,6 +70,8 @@ def _node_upserted(store: Store, body: Body) -> None:
     check_model(body.get("model", ""))
     if "memory" in body:
         check_provenance(body["memory"])
+    if "trust" in body:
+        arguments.choice(body["trust"], "trust", TRUST)
     _inherited(body)
 
 

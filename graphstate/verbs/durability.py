@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 from graphstate._canonical import Json
@@ -157,12 +158,12 @@ class Durability(Verbs):
             return Fail(ErrorCode.INVALID_CONFIG, problem)
         body = arguments.with_reason({"key": key, "value": value}, reason)
         self.record(Draft("ConfigSet", body), actor=actor, cause=cause)
-        return Ok(dict(self.store.projection.tunables()))
+        return Ok(_settings(self))
 
     @query
     def get_tunables(self) -> dict[str, Any]:
         """Return all settings, stored ones over defaults."""
-        return dict(self.store.projection.tunables())
+        return _settings(self)
 
     def verify_integrity(
         self: Verbs, *, deep: bool = False, expect_head: str | None = None
@@ -189,3 +190,8 @@ class Durability(Verbs):
         return self.store.verify(deep=deep, expect_head=expected)
 
     verify_integrity.__dict__["verb"] = "reads"
+
+
+def _settings(graph: Verbs) -> dict[str, Any]:
+    # Some are objects, which the caller may change.
+    return deepcopy(dict(graph.store.projection.tunables()))

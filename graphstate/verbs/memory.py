@@ -11,7 +11,7 @@ from graphstate._canonical import Json, decode
 from graphstate.errors import ErrorCode
 from graphstate.events import Draft, is_valid_id
 from graphstate.model import Node, Status, Trust
-from graphstate.policy import lowest
+from graphstate.policy import TRUST, lowest
 from graphstate.results import Ok, Result
 from graphstate.similarity import cosine
 from graphstate.store import Store
@@ -132,6 +132,8 @@ class Memory(Verbs):
         }
         if memory is not None:
             body["memory"] = provenance(base.memory, memory)
+        if patch is not None and base.trust != TRUST[0]:
+            body["trust"] = base.trust  # what is not patched is still somebody else's
         node = Node(
             id=known_id, kind=body["kind"], label=body["label"], payload=value, tags=tuple(body["tags"]),
             status=body["status"],
@@ -181,6 +183,7 @@ class Memory(Verbs):
         text: str | None = None,
         embedding: Sequence[float] | None = None,
         like: str | None = None,
+        as_of: int | None = None,
         limit: int | None = None,
     ) -> list[Node]:
         """Return the nodes that meet every condition given.
@@ -194,6 +197,8 @@ class Memory(Verbs):
                 ``text`` both orders count alike: a node's score is the sum of 1 / (60 + its
                 place) in each of them, the smaller id first of equals.
             like: The same with the vector that the graph's embedder makes of this text.
+            as_of: Only what was valid at this moment (ms): observed, or else remembered, by then,
+                and not yet superseded.
             limit: 1 to 1,000, default 50; 0 counts as 1. Without text and embedding the
                 result is sorted by id.
 
@@ -207,6 +212,7 @@ class Memory(Verbs):
             "kind": None if kind is None else arguments.text(kind, "kind", arguments.MAX_NAME),
             "tag": None if tag is None else arguments.text(tag, "tag", arguments.MAX_NAME),
             "status": None if status is None else arguments.choice(status, "status", STATUSES),
+            "as_of": None if as_of is None else arguments.whole(as_of, "as_of", least=-(2**53), most=2**53),
         }
         found = None if text is None else arguments.text(text, "text", arguments.MAX_SEARCH)
         if embedding is None and like is None:

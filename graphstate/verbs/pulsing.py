@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
+from typing import cast
 
 from graphstate._canonical import decode
 from graphstate.activation.composite import composite, shares
 from graphstate.activation.decay import factor
 from graphstate.activation.spreading import MAX_DEPTH, Link, spread
-from graphstate.model import Pulse, PulseHit
+from graphstate.model import Pulse, PulseHit, Trust
 from graphstate.store import Store
 from graphstate.store.activation import SUPERSEDED_BY
 from graphstate.store.retrievals import GLOBAL, Retrieval, Shown
@@ -311,8 +312,8 @@ class _Search:
         return PulseHit(
             id=node, score=score, kind=fact.kind, label=fact.label, signals=signals,
             shares=shares(signals, self.weights, normalise=self._ask.normalise), confidence=fact.confidence,
-            inhibition=fact.inhibited(self._now, self._curves), superseded_by=fact.superseded_by,
-            stands_for=stands_for,
+            source=fact.source, trust=cast(Trust, fact.trust), superseded_by=fact.superseded_by,
+            inhibition=fact.inhibited(self._now, self._curves), stands_for=stands_for,
         )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from graphstate._canonical import Json, encode
 from graphstate.errors import ErrorCode, shown
 from graphstate.events import Draft
 from graphstate.model import Edge, MergedStates, Migrated, Node, Split, Stat, to_json
+from graphstate.policy import TRUST, lowest
 from graphstate.results import Ok, Result
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
@@ -62,13 +63,12 @@ class Reshaping(Verbs):
         found = [self.store.projection.edge(edge) for edge in wanted]
         moved = [edge for edge in found if edge is not None and edge.src == node.id]
         label = arguments.shortened(node.label, arguments.MAX_LABEL - len(_SPLIT)) + _SPLIT
-        drafts = [
-            Draft(
-                "NodeUpserted",
-                node_body(node, id=copy, label=label, status="active")
-                | copied_vector(self.store, node.embedding),
-            )
-        ]
+        body = node_body(node, id=copy, label=label, status="active") | copied_vector(
+            self.store, node.embedding
+        )
+        if node.memory is not None:
+            body["memory"] = to_json(node.memory)
+        drafts = [Draft("NodeUpserted", body)]
         drafts += _zones_joined(self, node.id, copy)
         for edge in moved:
             drafts += _moved(self, edge, src=copy)
@@ -168,7 +168,8 @@ def node_body(node: Node, **changes: Any) -> dict[str, Any]:
         "id": node.id, "kind": node.kind, "label": node.label, "payload": node.payload,
         "tags": list(node.tags), "status": node.status,
     }  # fmt: skip
-    return body | changes
+    # Who copies or edits what others wrote does not vouch for it.
+    return body | ({} if node.trust == TRUST[0] else {"trust": node.trust}) | changes
 
 
 def _zones_joined(graph: Verbs, old: str, new: str) -> list[Draft]:
@@ -207,6 +208,8 @@ def _joined_body(graph: Verbs, stays: Node, other: Node) -> dict[str, Any]:
     body["tags"] = arguments.tags([*stays.tags, *other.tags])
     if stays.embedding is None and other.embedding is not None:
         body |= copied_vector(graph.store, other.embedding)
+    if other.trust != TRUST[0]:
+        body["trust"] = lowest(stays.trust, other.trust)
     mine, theirs = (graph.store.projection.stat("node", node.id) for node in (stays, other))
     if theirs is not None:
         body["stat"] = to_json(scoring.joined(mine or Stat(), theirs))

@@ -169,6 +169,15 @@ def test_gap_28_confidence_decides_between_equals(make: Make, clock: Clock) -> N
     assert ids(graph.pulse("tea", gamma=0)) == ["a", "b"]
 
 
+def test_gap_28_a_hit_tells_who_said_it(make: Make, clock: Clock) -> None:
+    graph = notes(make, clock, a="tea")
+    graph.as_actor("robot", trust="tool").remember(
+        "b", payload={"text": "tea"}, memory={"source": "a page"}
+    ).unwrap()
+    told = {hit.id: (hit.trust, hit.source) for hit in graph.pulse("tea").hits}
+    assert told == {"a": ("developer", None), "b": ("tool", "a page")}
+
+
 def test_inhibition_counts_if_it_has_a_weight(make: Make, clock: Clock) -> None:
     graph = notes(make, clock, a="tea", b="tea")
     graph.suppress("a", 0.2).unwrap()

@@ -24,6 +24,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "recall": (
         *("--text", "alpha", "--kind", "fact", "--tag", "red", "--status", "active"),
         *("--limit", "3", "--id", "a", "--embedding", "[1, 0]", "--embedder", "hashing"),
+        *("--as-of", "9000000000000"),
     ),
     "history": (
         *(
@@ -53,20 +54,33 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "describe": (),
     "remember": (
         *("new", "--kind", "task", "--label", "New one", "--payload", '{"x": 1}', "--tags", "p,q"),
-        *(
-            "--status",
-            "active",
-            "--embedding",
-            "[0.5, 1]",
-            "--embed",
-            "--embedder",
-            "hashing",
-            "--expect-version",
-            "0",
-        ),
+        *("--status", "active", "--embedding", "[0.5, 1]", "--embed", "--embedder", "hashing"),
+        *("--expect-version", "0", "--memory", '{"source": "a letter", "confidence": 0.5}'),
         *("--cause", "first"),
     ),
     "reembed": ("--stale", "--batch", "2", "--limit", "3", "--embedder", "hashing", "--cause", "22nd"),
+    "top": (
+        *("--limit", "3", "--context", "x", "--context-fallback", "--min-score", "0.1"),
+        *("--include-superseded",),
+        *("--at", "9000000000000"),
+    ),
+    "activation": ("a", "--at", "9000000000000"),
+    "effective": ("a", "--context", "x", "--include-superseded", "--at", "9000000000000"),
+    "expand": ("a",),
+    "reinforce": (
+        *("a", "0.5", "--context", "x", "--outcome", "useful", "--reason", "read", "--cause", "memory-1"),
+    ),
+    "reinforce-all": ('[{"id": "a", "amount": 0.5}]', "--cause", "memory-2"),
+    "suppress": ("a", "0.5", "--context", "x", "--reason", "stale", "--cause", "memory-3"),
+    "release": ("a", "--amount", "0.5", "--context", "x", "--reason", "fresh", "--cause", "memory-4"),
+    "supersede": ("b", "a", "--reason", "newer", "--cause", "memory-5"),
+    "unsupersede": ("c", "--by", "a", "--reason", "wrong", "--cause", "memory-6"),
+    "consolidate": (
+        *("a", "b,c", "--suppress", "0.5", "--kind", "fact", "--label", "both", "--payload", '{"n": 2}'),
+        *("--tags", "p", "--embedding", "[1, 0]", "--memory", '{"confidence": 1}', "--reason", "one topic"),
+        *("--cause", "memory-7"),
+    ),
+    "memory-class": ("note", "semantic", "--cause", "memory-8"),
     "link": (
         *("a", "c", "--id", "ac", "--kind", "transition", "--label", "go", "--weight", "2.5"),
         *(
@@ -165,7 +179,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
 
 
 def sow(path: Path) -> None:
-    """Make a file with nodes a, b, c, an edge ab, a zone yard, a checkpoint start, the cursor on a.
+    """Make a file with nodes a, b, c, an edge ab, a zone yard, c superseded by a, a checkpoint start, the cursor on a.
 
     Beside it lie in.jsonl, the bundle of another graph, and branch.db, a branch with news.
     """
@@ -179,6 +193,7 @@ def sow(path: Path) -> None:
         graph.link("a", "b", id="ab").unwrap()
         graph.define_zone("yard", ["c"], intra="off").unwrap()
         graph.lock_policy("tunables", reason="measured").unwrap()
+        graph.supersede("a", "c").unwrap()
         graph.checkpoint("start").unwrap()
         graph.set_cursor(["a"]).unwrap()
         with graph.branch(path.with_name("branch.db")).unwrap() as branch:

@@ -42,12 +42,12 @@ def state(path: str) -> Json:
 def test_a_graph_moves_through_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "export", "out.jsonl", "--db", "graph.db")
     assert (code, out.count("\n")) == (0, 1)
-    assert out.startswith("out.jsonl: 9 events, ")
+    assert out.startswith("out.jsonl: 10 events, ")
     head = out.split()[-1]
     code, out, _ = run(capsys, "import", "out.jsonl", "--db", "copy.db")
-    assert (code, out) == (0, f"copy.db: 6 events from {head} (unpinned), 1 left out\n")
+    assert (code, out) == (0, f"copy.db: 7 events from {head} (unpinned), 1 left out\n")
     code, out, _ = run(capsys, "import", "out.jsonl", "--db", "third.db", "--expect-head", head)
-    assert (code, out) == (0, f"third.db: 6 events from {head}, 1 left out\n")
+    assert (code, out) == (0, f"third.db: 7 events from {head}, 1 left out\n")
     assert state("graph.db") == state("copy.db") == state("third.db")
     code, value = answer(capsys, "export", "out.jsonl", "--db", "graph.db")
     assert (code, value["code"]) == (1, "Conflict")
@@ -68,7 +68,7 @@ def test_a_graph_moves_through_a_pipe(tmp_path: Path) -> None:
         done = subprocess.run(
             [*command, "import", "-", "--db", target, "--json"], input=bundle, capture_output=True, check=True
         )
-        assert decode(done.stdout)["imported"] == 6
+        assert decode(done.stdout)["imported"] == 7
         assert state(target) == state("graph.db")
 
 

@@ -40,7 +40,7 @@ def run(path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     def call(*argv: str) -> tuple[int, Json, str]:
         code = main([*argv, "--db", str(path)])
         out, err = capsys.readouterr()
-        return code, decode(out) if out.startswith(("{", "[", '"', "null", "true")) else out, err
+        return code, decode(out) if out.startswith(("{", "[", '"', "null", "true", "0")) else out, err
 
     return call
 
@@ -372,7 +372,7 @@ def test_a_signal_ends_the_command_with_its_code_and_nothing_written(
     assert waiting.stderr is not None
     assert waiting.stderr.read() == b""
     with Adaptogen.open(path, seed=False) as graph:
-        assert graph.metrics().events == 9
+        assert graph.metrics().events == 10
         assert graph.verify_integrity(deep=True).ok
 
 
