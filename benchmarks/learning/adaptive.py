@@ -10,7 +10,7 @@ from typing import Final
 from benchmarks.learning.streams import Connect, Operation, Question, Remember, Supersede
 from benchmarks.learning.systems import Hit
 from graphstate import Adaptogen
-from graphstate.activation.embedding import HashingEmbedder
+from graphstate.activation.embedding import Embedder, HashingEmbedder
 
 __all__ = ("PARTS", "RATE", "AdaptiveMemory", "Without", "embed")
 
@@ -30,7 +30,7 @@ _USEFUL: Final = 0.1
 
 
 def embed(text: str) -> Sequence[float]:
-    """Return the vector that every memory here uses."""
+    """Return the vector that every memory here uses, if nothing else is said."""
     return _EMBEDDER.embed([text])[0]
 
 
@@ -76,6 +76,7 @@ class AdaptiveMemory:
     Args:
         without: What is taken away.
         path: The graph's file; in memory if not given.
+        embedder: Makes the vectors, if not the one that needs no model.
         fresh: False opens what is there as it is.
 
     Attributes:
@@ -83,12 +84,17 @@ class AdaptiveMemory:
     """
 
     def __init__(
-        self, without: Without | None = None, *, path: Path | None = None, fresh: bool = True
+        self,
+        without: Without | None = None,
+        *,
+        path: Path | None = None,
+        embedder: Embedder | None = None,
+        fresh: bool = True,
     ) -> None:
         self._without = without or Without()
         self._now = EPOCH
         self.graph = Adaptogen.open(
-            ":memory:" if path is None else path, seed=False, now=self._clock, embedder=_EMBEDDER
+            ":memory:" if path is None else path, seed=False, now=self._clock, embedder=embedder or _EMBEDDER
         )
         self.retrieval = ""
         if fresh:

@@ -56,6 +56,10 @@ def curves(
             axis.set_title(title)
         if logarithmic:
             axis.set_yscale("log")
+            axis.set_ylim(
+                0.9,
+                1.1 * max(one.high for lines in panels.values() for line in lines.values() for one in line),
+            )
             ticks = [1, 2, 4, 8]
             axis.set_yticks(ticks, [str(tick) for tick in ticks])
             axis.minorticks_off()
@@ -79,7 +83,7 @@ def bars(path: Path, panels: Mapping[str, Mapping[str, Interval]]) -> None:
         names = list(values)[::-1]
         for y, name in enumerate(names):
             one = values[name]
-            axis.barh(y, one.value, color=_COLOURS[0] if name == "full" else _COLOURS[3], height=0.7)
+            axis.barh(y, one.value, color=_COLOURS[0] if name.startswith("full") else _COLOURS[3], height=0.7)
             axis.plot([one.low, one.high], [y, y], color="black", linewidth=1)
         axis.set_yticks(range(len(names)), names if place == 0 else [""] * len(names))
         axis.set_title(title)

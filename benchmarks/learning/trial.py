@@ -143,7 +143,7 @@ def judge(answers: Sequence[Answer], texts: Mapping[str, str], cut: Cut) -> Scor
 
 
 #: Share of the right answers that is given for shorter windows.
-_GIVEN: Final = 0.02
+_GIVEN: Final = 0.05
 _SHARES: Final = (0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 
@@ -156,7 +156,7 @@ def chosen_cut(played: Sequence[tuple[Sequence[Answer], Mapping[str, str]]]) -> 
     best = sorted(
         max(hit.score for hit in answer.hits) for answers, _ in played for answer in answers if answer.hits
     )
-    floors = [0.0, *[best[len(best) * step // 40] for step in range(40)]] if best else [0.0]
+    floors = [0.0, *[best[len(best) * step // 20] for step in range(20)]] if best else [0.0]
 
     def worth(cut: Cut) -> tuple[float, float]:
         scores = [judge(answers, texts, cut) for answers, texts in played]
