@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
 from statistics import fmean
@@ -77,6 +78,12 @@ def systems() -> dict[str, Make]:
         "recency": Recency,
         "full context": FullContext,
     }
+    if find_spec("wordllama") is not None:
+        from adapters.embed import sentence_embedder
+
+        model = sentence_embedder()
+        made["full, sentence model"] = partial(AdaptiveMemory, embedder=model)
+        made["vectors, sentence model"] = partial(VectorSearch, lambda text: model.embed([text])[0])
     if peer.installed():
         made["polypack-db"] = partial(peer.Polypack, embed)
         made["polypack-db, no recency"] = partial(peer.Polypack, embed, weights={"recency": 0.0})
@@ -223,14 +230,9 @@ def draw(trials: Sequence[MemoryTrial], bars: Path, curve: Path) -> None:
         },
     )  # fmt: skip
     names = (
-        "full",
-        "full, taught before",
-        "BM25",
-        "BM25, overwriting",
-        "vectors",
-        "polypack-db",
-        "full context",
-    )
+        "full", "full, sentence model", "BM25", "BM25, overwriting", "vectors", "vectors, sentence model",
+        "polypack-db, no recency", "full context",
+    )  # fmt: skip
     pictures.points(
         curve,
         {trial.name: _bought(trial) for trial in trials if trial.name in names},
