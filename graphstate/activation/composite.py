@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 __all__ = (
-    "DEFAULT_WEIGHTS", "LEARNED", "RULES", "FeedbackRule", "additive", "centred", "composite",
+    "DEFAULT_WEIGHTS", "LEARNED", "RULES", "FeedbackRule", "additive", "centred", "composite", "contrasted",
     "shares", "taught",
 )  # fmt: skip
 
-FeedbackRule: TypeAlias = Literal["centred", "additive"]
+FeedbackRule: TypeAlias = Literal["centred", "additive", "contrast"]
 
 #: Signals whose weights feedback moves.
 LEARNED = ("semantic", "lexical", "graph", "recency", "usage")
@@ -25,7 +25,7 @@ LEARNED = ("semantic", "lexical", "graph", "recency", "usage")
 #: `inhibition` is subtracted; it takes no part in the mean, and feedback leaves it.
 DEFAULT_WEIGHTS: Mapping[str, float] = {**dict.fromkeys(LEARNED, 1.0), "inhibition": 0.0}
 
-RULES = ("centred", "additive")
+RULES = ("centred", "additive", "contrast")
 
 # Where the centred rule keeps a weight; the additive one only keeps it from falling below 0.
 _LEAST, _MOST = 0.05, 3.0
@@ -78,7 +78,26 @@ def centred(
         return dict(weights)
     step = rate if useful else -rate
     mean = math.fsum(signals.values()) / len(signals)
-    moved = {name: weights[name] * math.exp(step * (value - mean)) for name, value in signals.items()}
+    return _moved(weights, {name: step * (value - mean) for name, value in signals.items()})
+
+
+def contrasted(
+    weights: Mapping[str, float], signals: Mapping[str, float], others: Mapping[str, float], *, rate: float
+) -> dict[str, float]:
+    """Move weights towards the signals in which a useful memory is ahead of others.
+
+    ``others`` are the means of those that were ranked before it. A signal that is as high in them
+    all, as sharing words is among what was found by words, tells them not apart and gains nothing.
+    """
+    if not signals:
+        return dict(weights)
+    return _moved(
+        weights, {name: rate * (value - others.get(name, value)) for name, value in signals.items()}
+    )
+
+
+def _moved(weights: Mapping[str, float], steps: Mapping[str, float]) -> dict[str, float]:
+    moved = {name: weights[name] * math.exp(step) for name, step in steps.items()}
     mass = math.fsum(moved.values())
     scale = len(moved) / mass if mass else 1.0
     return {**weights, **{name: min(_MOST, max(_LEAST, value * scale)) for name, value in moved.items()}}
@@ -102,7 +121,13 @@ def taught(
     *,
     useful: bool,
     rate: float,
+    others: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """Return the weights after one verdict by a rule; signals it does not know are left out."""
+    """Return the weights after one verdict by a rule; signals it does not know are left out.
+
+    By contrast only what was useful and had ``others`` before it teaches: the rest was ranked well.
+    """
     known = {name: value for name, value in signals.items() if name in LEARNED}
+    if rule == "contrast":
+        return contrasted(weights, known, others, rate=rate) if useful and others else dict(weights)
     return (centred if rule == "centred" else additive)(weights, known, useful=useful, rate=rate)

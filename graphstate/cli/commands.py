@@ -702,7 +702,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             ),
             (
                 Flag("rate", "how far weights move, 0.05 if absent", NUMBER),
-                Flag("rule", "centred or additive; centred if absent", TEXT),
+                Flag("rule", "centred, contrast or additive; centred if absent", TEXT),
                 Flag("scope", "whose weights; those of the search if absent", TEXT),
                 Flag("signals", "object: what the search showed, if it is not remembered any more", OBJECT),
                 _CAUSE,

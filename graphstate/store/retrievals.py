@@ -8,8 +8,10 @@ for an event carries the signals it teaches by.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from itertools import takewhile
 from typing import NamedTuple
 
 from msgspec import Struct, structs
@@ -67,6 +69,12 @@ class Retrieval(Struct, frozen=True):
     query: str
     hits: tuple[Shown, ...]
 
+    def before(self, node: str) -> dict[str, float]:
+        """Return the mean signals of what was ranked before a memory, nothing if it was the first."""
+        ahead = [hit.signals for hit in takewhile(lambda hit: hit.id != node, self.hits)]
+        names = ahead[0] if ahead else ()
+        return {name: math.fsum(signals.get(name, 0.0) for signals in ahead) / len(ahead) for name in names}
+
 
 class Showing(NamedTuple):
     """That a search showed a certain memory."""
@@ -106,7 +114,10 @@ class Retrievals:
             return
         self._db.run(_PUT_VERDICT, (body["retrieval_id"], body["id"], int(body["useful"])))
         scope, signals = body["scope"], body["signals"]
-        weights = taught(body["rule"], self.weights(scope), signals, useful=body["useful"], rate=body["lr"])
+        weights = taught(
+            body["rule"], self.weights(scope), signals, useful=body["useful"], rate=body["lr"],
+            others=body.get("others"),
+        )  # fmt: skip
         self._put_weights(scope, {name: weights[name] for name in signals if name in weights})
         self._count(body["id"], useful=body["useful"], at=event_time(row, body))
 

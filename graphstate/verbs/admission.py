@@ -286,6 +286,8 @@ def _feedback(store: Store, body: Body) -> None:
     arguments.choice(field(body, "rule"), "rule", RULES)
     arguments.name(field(body, "scope"), "scope")
     checked_signals(field(body, "signals"))
+    if "others" in body:
+        checked_signals(body["others"])
     _happened(store, body)
 
 

@@ -53,7 +53,9 @@ class Learning(Verbs):
             retrieval_id: As `pulse` or `working_memory` said it.
             rate: How far the weights move, 0 to 10.
             rule: ``centred`` measures each signal against their mean and keeps weights within 0.05
-                to 3; ``additive`` adds a share of each signal, without bound.
+                to 3; ``contrast`` measures it against the memories ranked before a useful one, and
+                learns nothing from a useless one; ``additive`` adds a share of each signal, without
+                bound.
             scope: Whose weights; those the search was made with if absent.
             signals: As the search showed them, if it is not remembered any more: the graph
                 remembers its last 64, the file the last 1,000 that were made with ``log``.
@@ -66,6 +68,7 @@ class Learning(Verbs):
         before = retrievals.verdict(search, node)
         if before is not None:
             return Ok(_taught(self.store, search, node, before, whose), repeated=True)
+        others = remembered.before(node) if remembered and signals is None else {}
         if signals is None:
             seen = {hit.id: hit.signals for hit in remembered.hits} if remembered else {}
             if node not in seen:
@@ -85,6 +88,8 @@ class Learning(Verbs):
             "signals": checked_signals(signals),
             "at": self.store.now(),
         }
+        if rule == "contrast" and others:
+            body["others"] = checked_signals(others)
         self.record(Draft("memory.feedback", body), actor=actor, cause=cause)
         return Ok(_taught(self.store, search, node, verdict, whose))
 

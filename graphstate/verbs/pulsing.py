@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from typing import cast
 
 from graphstate._canonical import decode
@@ -34,6 +35,10 @@ SUPPRESSED = 0.5
 FRONTIER = 500
 
 MAX_SEEDS = 1_000
+
+#: Seeds of each kind that activation spreads from. Those that spread are not reached, and what else
+#: resembles the query shall gain by its neighbours too.
+ANCHORS = 5
 
 #: Different words of a query that are searched for.
 MAX_WORDS = 64
@@ -182,6 +187,10 @@ def _by_reading(store: Store, wanted: Collection[str], limit: int) -> dict[str, 
     return {node: -share for share, node in sorted(shares)[:limit]}
 
 
+def _best(part: Mapping[str, float]) -> list[str]:
+    return nsmallest(ANCHORS, part, key=lambda node: (-part[node], node))
+
+
 # ------------------------------------------------------------------------------ the search
 
 
@@ -243,8 +252,9 @@ class _Search:
         strengths = {
             node: max(semantic.get(node, 0.0), lexical.get(node, 0.0)) for node in {**semantic, **lexical}
         }
+        anchors = {node: strengths[node] for part in (semantic, lexical) for node in _best(part)}
         around = spread(
-            strengths, self._links, depth=ask.depth, decay=ask.decay, fan_beta=ask.fan_beta, frontier=FRONTIER
+            anchors, self._links, depth=ask.depth, decay=ask.decay, fan_beta=ask.fan_beta, frontier=FRONTIER
         )
         self.truncated = around.truncated
         self._know([*strengths, *around.reached])
