@@ -19,6 +19,8 @@ PYTHON_DOOR = "agentloop.tasks.parts"
 LAZY_DOORS = {"agentloop._lazy", "graphstate._lazy"}
 #: Loads the server that the name of a command stands for, from an installed package.
 SERVER_DOOR = "graphstate.cli.servers"
+#: Loads what makes vectors by the name under which an installed package offers it.
+EMBEDDER_DOOR = "graphstate.verbs.embedders"
 
 #: The only modules that write SQL.
 SQL_MODULES = {
@@ -30,6 +32,7 @@ SQL_MODULES = {
         "log",
         "policies",
         "projection",
+        "replicas",
         "retrievals",
         "schema",
         "snapshot",
@@ -38,6 +41,7 @@ SQL_MODULES = {
         "surroundings",
         "survey",
         "tables",
+        "vectors",
     )
 }
 
@@ -71,7 +75,7 @@ def evaluating_modules(module: Module) -> Iterator[ast.AST]:
 
 def computed_imports(module: Module) -> Iterator[ast.AST]:
     """A literal name is an import like any other; so is one below a package of ours."""
-    if module.name in {PYTHON_DOOR, SERVER_DOOR, *LAZY_DOORS}:
+    if module.name in {PYTHON_DOOR, SERVER_DOOR, EMBEDDER_DOOR, *LAZY_DOORS}:
         return
     for call, name in calls(module.tree):
         loads_module = name.endswith("import_module") and not _is_ours(call.args[0])
