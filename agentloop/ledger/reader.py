@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import msgspec
 
 from agentloop._canonical import Json, NotJson, decode
-from agentloop.errors import DamagedLedger, LedgerError, RunNotFound, UnsupportedVersion
+from agentloop.errors import DamagedLedger, LedgerError, RunNotFound
 from agentloop.ledger.blobs import PROMPT, blob_digest, join_blobs
 from agentloop.ledger.chain import NO_ENTRIES, follow
-from agentloop.ledger.recorder import LEDGER_VERSION
 from agentloop.ledger.summaries import CLOSED, OPENED, data_of
+from agentloop.ledger.upcasting import ENTRIES
 from agentloop.ports import Head, LedgerEntry, LedgerStore, RunIndex
 
 __all__ = ("Entry", "LedgerReport", "RunLedger", "find_run")
@@ -50,10 +50,16 @@ class RunLedger:
     the data as strict JSON, the texts kept outside the entries by their digest. That shows any
     change in the middle; that newest entries were removed, or that everything was replaced by
     another valid run, only a head kept elsewhere can show.
+
+    A run of an older version is given as this one would have recorded it; what is stored stays.
+
+    Attributes:
+        version: The version that recorded the run, once its first entry was read.
     """
 
     def __init__(self, store: LedgerStore, run: str) -> None:
         self.run = run
+        self.version = ENTRIES.current
         self._store = store
 
     def entries(self) -> Iterator[Entry]:
@@ -78,6 +84,8 @@ class RunLedger:
             entry = self._decode(stored)
             if newest is None:
                 self._check_opened(entry)
+            if self.version != ENTRIES.current:
+                entry = self._raised(entry)
             newest = entry
             yield entry, stored.hash
         if newest is None:
@@ -108,10 +116,16 @@ class RunLedger:
                 self.run, entry.seq, f"a run begins with {OPENED}, this one with {entry.kind!r}"
             )
         version = entry.data.get("version")
-        if type(version) is not int or version < LEDGER_VERSION:
+        if type(version) is not int or version < ENTRIES.oldest:
             raise DamagedLedger(self.run, entry.seq, f"{OPENED} has the unusable version {version!r}")
-        if version > LEDGER_VERSION:
-            raise UnsupportedVersion(version, LEDGER_VERSION)
+        self.version = ENTRIES.check(version)
+
+    def _raised(self, entry: Entry) -> Entry:
+        """Return an entry of an older version as this one would have recorded it."""
+        kind, data = ENTRIES.raised(self.version, (entry.kind, entry.data))
+        if kind == OPENED and isinstance(data, dict):
+            data = {**data, "version": ENTRIES.current}
+        return Entry(seq=entry.seq, at=entry.at, kind=kind, data=data)
 
     def verify(self, *, expect_head: Head | None = None) -> LedgerReport:
         """Return whether every entry holds. Never raises on account of what is stored.
