@@ -1,6 +1,7 @@
 """The program: arguments in, exit code out. What each command does is in its own module.
 
-Exit codes: 0 done, 1 a typed failure or FAILURE, 2 usage or refusal, 130 and 143 signals.
+Exit codes: 0 done, 1 a typed failure or FAILURE, 2 usage or refusal, 3 the harness of evals
+failed, 130 and 143 signals.
 """
 
 from __future__ import annotations
@@ -98,6 +99,50 @@ def _fork(parser: argparse.ArgumentParser) -> None:
     _json(parser, "print every frame as a JSON line")
 
 
+def _eval(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(help_text=parser.format_help)
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("run", "gate", "baseline", "record", "help"),
+        default="run",
+        help="run the cases (default), compare them with the baseline, move the baseline, make a case of a run",
+    )
+    parser.add_argument(
+        "run", nargs="?", help="record: a run id, or the beginning of one (default: the newest)"
+    )
+    parser.add_argument("--id", help="record: the id of the case (default: the run's)")
+    parser.add_argument("--out", metavar="FILE", help="record: the file (default: evals/cases/ID.json)")
+    parser.add_argument("--db", help="record: the file of the run (default: as of show)")
+    parser.add_argument(
+        "--suite",
+        default="evals/suite",
+        help="a Python file with a suite, or a folder of cases (evals/suite)",
+    )
+    parser.add_argument("--baseline", default="evals/baseline.json", help="(default: evals/baseline.json)")
+    for kind in ("json", "md", "html", "junit"):
+        parser.add_argument(f"--{kind}", metavar="FILE", help=f"also write the report as {kind}")
+    parser.add_argument("--parallel", type=_count, default=8, help="cases at the same time (default 8)")
+    parser.add_argument(
+        "--strict", action="store_true", help="run each case twice, and replay in a fresh process"
+    )
+    for words, text in _EVAL_SWITCHES.items():
+        parser.add_argument(*words, action="store_true", help=text)
+    for words, text in _EVAL_TOLERANCES.items():
+        parser.add_argument(*words, type=_share, metavar="NUMBER", help=text)
+
+
+_EVAL_SWITCHES: Final = {
+    ("--strict-trajectory", "--strictTrajectory"): "gate: a case that went another way is an error",
+    ("--force",): "baseline: move it although this is no release branch; record: write over a file",
+    ("--allow-failing", "--allowFailing"): "baseline: record cases that fail",
+}
+_EVAL_TOLERANCES: Final = {
+    ("--tolerance",): "baseline: by how much a case may fall (default: as before, or 0)",
+    ("--aggregate-tolerance", "--aggregateTolerance"): "baseline: by how much the mean may fall",
+}
+
+
 def _where(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--task", help="the task folder (default: where it was when the run began)")
     parser.add_argument("--workspace", help="the run's workspace (default: where it was)")
@@ -125,6 +170,16 @@ def _count(text: str) -> int:
 
 _count.__name__ = "number of at least 1"
 
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise ValueError
+    return value
+
+
+_share.__name__ = "number from 0 to 1"
+
 COMMANDS: Final = (
     Command(name="run", help="run a task and watch it", module="run", arguments=_run),
     Command(name="new", help="make a task folder to start from", module="new", arguments=_new),
@@ -138,6 +193,7 @@ COMMANDS: Final = (
     ),
     Command(name="resume", help="go on with a run that was cut off", module="resume", arguments=_resume),
     Command(name="fork", help="begin a new run as another one had begun", module="resume", arguments=_fork),
+    Command(name="eval", help="run, gate and record eval cases", module="evals", arguments=_eval),
 )
 
 

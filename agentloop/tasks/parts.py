@@ -26,7 +26,7 @@ from agentloop.models import AdapterContext, read_options
 from agentloop.scripted import ScriptedAdapter, load_script
 from agentloop.tasks.file import RoleSpec
 
-__all__ = ("find_part", "make_adapter", "scripted_adapter")
+__all__ = ("find_part", "load_file", "make_adapter", "scripted_adapter")
 
 _PYTHON: Final = "python:"
 
@@ -86,7 +86,7 @@ def _python(name: str, base: Path) -> Any:
     beside = base / f"{module_name}.py"
     try:
         if beside.is_file():
-            module = _load_file(f"agentloop_task_{base.name}_{module_name}".replace("-", "_"), beside)
+            module = load_file(f"agentloop_task_{base.name}_{module_name}".replace("-", "_"), beside)
         else:
             module = importlib.import_module(module_name)
     except ImportError as error:
@@ -97,7 +97,8 @@ def _python(name: str, base: Path) -> Any:
         raise TaskError(f"{name!r}: the module {module_name} has no {attribute!r}") from None
 
 
-def _load_file(name: str, path: Path) -> Any:
+def load_file(name: str, path: Path) -> Any:
+    """Return the module in a file that its author named on the command line or in a task."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from graphstate.bundle import parsed_head
-from graphstate.errors import shown
+from graphstate.errors import ErrorCode, shown
 from graphstate.store import Store
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import MAX_LABEL, MAX_NAME, refuse
@@ -105,9 +105,12 @@ def _zone_defined(store: Store, body: Body) -> None:
 
 
 def _zone_membership(store: Store, body: Body) -> None:
-    arguments.identifier(field(body, "zone"), "zone name")
-    known(store, field(body, "node"))
-    arguments.choice(field(body, "op"), "op", ("add", "remove"))
+    name = arguments.identifier(field(body, "zone"), "zone name")
+    node = arguments.identifier(field(body, "node"), "node")
+    if arguments.choice(field(body, "op"), "op", ("add", "remove")) == "add":
+        known(store, node)
+    if name not in store.projection.policies.fences():
+        refuse(f"there is no zone {name!r}", ErrorCode.ZONE_NOT_FOUND)
 
 
 def _enforcement_changed(store: Store, body: Body) -> None:

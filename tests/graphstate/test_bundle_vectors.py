@@ -419,6 +419,24 @@ def test_v135_an_export_that_fails_leaves_nothing(make: Make, tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_bundle_carries_that_who_was_no_member_was_taken_out(make: Make) -> None:
+    graph = make("a")
+    graph.define_zone("z", ["a"]).unwrap()
+    graph.remove_from_zone("z", "nobody").unwrap()
+    with taken_in(bundle_of(graph)) as copy:
+        assert live(copy) == live(graph)
+
+
+def test_a_member_of_a_zone_that_is_not_there_is_refused(make: Make) -> None:
+    graph = make("a")
+    graph.define_zone("z", ["a"]).unwrap()
+    graph.remember("b").unwrap()
+    graph.add_to_zone("z", "b").unwrap()
+    rows = [row for row in rows_of(bundle_of(graph)) if row.type != "ZoneDefined"]
+    with pytest.raises(VerbFailed, match="there is no zone 'z'"):
+        taken_in(rechained(rows))
+
+
 @pytest.mark.parametrize("retain", [4, 5, 6, 7])
 def test_d5_a_compacted_log_can_be_exported_after_a_rollback(make: Make, retain: int) -> None:
     graph = make(*"abcde")

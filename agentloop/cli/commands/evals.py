@@ -1,0 +1,303 @@
+"""``agentloop eval``: runs a suite, gates it, moves its baseline, makes cases of runs.
+
+Exit codes: 0 ok, 1 a case or the gate failed, 2 usage or refusal, 3 the harness itself failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import anyio
+import msgspec
+
+from agentloop.cli.places import find_state, pick_run
+from agentloop.cli.terminal import complain, say, visible
+from agentloop.errors import AgentLoopError
+from agentloop.evals import reports
+from agentloop.evals.baseline import Baseline, empty_baseline, read_baseline, to_baseline, write_baseline
+from agentloop.evals.cases import EvalSuite
+from agentloop.evals.files import load_cases
+from agentloop.evals.fresh import replay_afresh
+from agentloop.evals.gate import GateReport, gate
+from agentloop.evals.running import CaseResult, SuiteResult, run_suite
+from agentloop.ledger.jsonlines import JsonLinesLedgerStore
+from agentloop.tasks import open_memory
+from agentloop.tasks.parts import load_file
+
+__all__ = ("execute",)
+
+#: The harness failed: there is nothing that could have passed or failed.
+HARNESS: Final = 3
+
+#: Which flags mean something for which action; others are refused.
+_FLAGS: Final = {
+    "tolerance": ("baseline",),
+    "aggregate_tolerance": ("baseline",),
+    "force": ("baseline", "record"),
+    "run": ("record",),
+    "db": ("record",),
+    "id": ("record",),
+    "out": ("record",),
+    "allow_failing": ("baseline",),
+    "strict_trajectory": ("gate",),
+}
+
+
+class _HarnessFailed(Exception):
+    """A suite could not be loaded or run."""
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Do what is asked; return the exit code."""
+    action: str = arguments.action
+    for flag, actions in _FLAGS.items():
+        if action not in actions and getattr(arguments, flag) not in (None, False):
+            complain(
+                f"agentloop eval {action}: --{flag.replace('_', '-')} is for eval {' and '.join(actions)}"
+            )
+            return 2
+    try:
+        return _ACTIONS[action](arguments)
+    except (AgentLoopError, BrokenPipeError):
+        raise  # the program tells them as those of any command
+    except Exception as error:
+        if arguments.debug:
+            raise
+        what = str(error) if isinstance(error, _HarnessFailed) else f"{type(error).__name__}: {error}"
+        complain(f"agentloop eval: {what}")
+        return HARNESS
+
+
+# ----------------------------------------------------------------------------------- suites
+
+
+def _load(given: str) -> EvalSuite:
+    """Return the suite of a folder of cases, or of a Python file: its author's code, as a test is."""
+    path = Path(given)
+    if path.is_dir():
+        try:
+            return load_cases(path)
+        except AgentLoopError as error:
+            raise _HarnessFailed(str(error)) from error
+    if not path.suffix and not path.is_file():
+        path = path.with_suffix(".py")
+    if not path.is_file():
+        raise _HarnessFailed(
+            f"there is no suite {given!r}: name a Python file, or a folder of cases, with --suite"
+        )
+    try:
+        module = load_file(f"agentloop_suite_{path.stem}".replace("-", "_"), path.absolute())
+    except (Exception, SystemExit) as error:
+        raise _HarnessFailed(f"{given}: {type(error).__name__}: {error}") from error
+    suite = getattr(module, "suite", None)
+    if not isinstance(suite, EvalSuite):
+        raise _HarnessFailed(f"{given}: it has no EvalSuite called 'suite'")
+    return suite
+
+
+def _played(arguments: argparse.Namespace) -> SuiteResult:
+    suite = _load(arguments.suite)
+    try:
+        if arguments.strict:
+            return _strictly(suite, arguments.parallel)
+        return anyio.run(lambda: run_suite(suite, parallel=arguments.parallel))
+    except (AgentLoopError, OSError, subprocess.SubprocessError) as error:
+        raise _HarnessFailed(f"{type(error).__name__}: {error}") from error
+
+
+def _strictly(suite: EvalSuite, parallel: int) -> SuiteResult:
+    """Run every case twice, and replay the first runs in a process of their own."""
+    with tempfile.TemporaryDirectory(prefix="agentloop-eval-") as folder:
+        with JsonLinesLedgerStore(folder) as store:
+            result = anyio.run(lambda: run_suite(suite, parallel=parallel, twice=True, store=store))
+        wrong = replay_afresh(Path(folder))
+    cases = [_told(case, wrong.get(f"run-{case.case_id}")) for case in result.cases]
+    return SuiteResult.of(suite.id, cases)
+
+
+def _told(case: CaseResult, problem: str | None) -> CaseResult:
+    if problem is None:
+        return case
+    error = f"it does not replay in a fresh process: {problem}"
+    return msgspec.structs.replace(case, deterministic=False, passed=False, error=error)
+
+
+# ---------------------------------------------------------------------------------- actions
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    recorded = _recorded(arguments)
+    result = _played(arguments)
+    _say(reports.text_report(result))
+    _write(arguments.json, lambda: reports.suite_json(result))
+    _write(arguments.junit, lambda: reports.junit_xml(result))
+    report = gate(result, recorded or empty_baseline(result.suite_id))
+    _write(arguments.md, lambda: reports.markdown(report))
+    _write(arguments.html, lambda: reports.html_page(report))
+    undecided = [case.case_id for case in result.cases if case.deterministic is False]
+    for name in undecided:
+        complain(f"agentloop eval: {name}: a second run of it had another record")
+    return 1 if result.failed or undecided else 0
+
+
+def _gate(arguments: argparse.Namespace) -> int:
+    recorded = _recorded(arguments)
+    result = _played(arguments)
+    _say(reports.text_report(result))
+    if recorded is None:
+        complain(
+            f"agentloop eval: THERE IS NO BASELINE at {arguments.baseline}: only failing cases count until "
+            "'agentloop eval baseline' has made one"
+        )
+    expected = recorded or empty_baseline(result.suite_id)
+    report = gate(result, expected, strict_trajectory=arguments.strict_trajectory)
+    ok = report.ok and (recorded is not None or not result.failed)
+    if recorded is not None:
+        for finding in report.findings:
+            (complain if finding.severity == "error" else _line)(reports.finding_line(finding))
+    _write(arguments.json, lambda: reports.gate_json(report))
+    _write(arguments.junit, lambda: reports.junit_xml(result, report.findings))
+    _write(arguments.md, lambda: reports.markdown(report))
+    _write(arguments.html, lambda: reports.html_page(report))
+    _summarise(report)
+    say("PASS" if ok else "FAIL")
+    return 0 if ok else 1
+
+
+def _baseline(arguments: argparse.Namespace) -> int:
+    path = Path(arguments.baseline)
+    branch = _branch(path)
+    moves = branch is not None and branch.startswith("release/")
+    if not moves and not arguments.force:
+        where = f"branch {branch!r}" if branch else "no branch"
+        complain(
+            f"agentloop eval baseline: this is {where}: the baseline moves on release/* only, or with --force"
+        )
+        return 2
+    before = _recorded(arguments)
+    result = _played(arguments)
+    _say(reports.text_report(result))
+    if result.failed and not arguments.allow_failing:
+        complain("agentloop eval baseline: cases fail: --allow-failing records them all the same")
+        return 2
+    write_baseline(path, _moved(arguments, before, result, branch, forced=not moves))
+    say(f"wrote {path}")
+    return 0
+
+
+def _moved(
+    arguments: argparse.Namespace,
+    before: Baseline | None,
+    result: SuiteResult,
+    branch: str | None,
+    *,
+    forced: bool,
+) -> Baseline:
+    """Return the new baseline; tolerances that are not given stay as they were."""
+    tolerance, aggregate = arguments.tolerance, arguments.aggregate_tolerance
+    if before is not None:
+        tolerance = before.tolerance if tolerance is None else tolerance
+        aggregate = before.aggregate_tolerance if aggregate is None else aggregate
+    return to_baseline(
+        result,
+        tolerance=tolerance or 0,
+        aggregate_tolerance=aggregate,
+        recorded_on=branch,
+        forced=forced,
+    )
+
+
+def _recorded(arguments: argparse.Namespace) -> Baseline | None:
+    try:
+        return read_baseline(Path(arguments.baseline))
+    except AgentLoopError as error:
+        raise _HarnessFailed(str(error)) from error
+
+
+def _branch(baseline: Path) -> str | None:
+    """Return the branch that the baseline is on. What CI says of a pull request can only forbid."""
+    asked = os.environ.get("GITHUB_HEAD_REF")
+    if asked is not None and not asked.startswith("release/"):
+        return asked
+    folder = next(parent for parent in baseline.absolute().parents if parent.is_dir())
+    try:
+        done = subprocess.run(
+            ["git", "symbolic-ref", "--quiet", "--short", "HEAD"],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return None
+    return done.stdout.strip() or None
+
+
+def _record(arguments: argparse.Namespace) -> int:
+    from agentloop.evals.recording import case_of_run
+
+    memory = open_memory(find_state(arguments.db), read_only=True)
+    try:
+        run = pick_run(memory.ledger, arguments.run)
+        case = anyio.run(lambda: case_of_run(memory.ledger, run, id=arguments.id))
+    finally:
+        memory.close()
+    path = Path(arguments.out or f"evals/cases/{case.id}.json")
+    if path.exists() and not arguments.force:
+        complain(f"agentloop eval record: {path} is there already: --force writes over it")
+        return 2
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(case.serialise(), encoding="utf-8")
+    say(f"wrote {path}: it goes the way of {run}, {len(case.script)} model calls")
+    return 0
+
+
+# ---------------------------------------------------------------------------------- outputs
+
+
+def _say(text: str) -> None:
+    for each in text.split("\n"):
+        _line(each)
+
+
+def _line(text: str) -> None:
+    say(visible(text[:400]))
+
+
+def _write(given: str | None, text: Callable[[], str]) -> None:
+    if given is not None:
+        path = Path(given)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text(), encoding="utf-8")
+
+
+def _summarise(report: GateReport) -> None:
+    """Append the report to the page of the CI job, if there is one and it can be written."""
+    given = os.environ.get("GITHUB_STEP_SUMMARY")
+    if given:
+        try:
+            with open(given, "a", encoding="utf-8") as file:
+                file.write(reports.markdown(report))
+        except OSError:
+            pass
+
+
+def _help(arguments: argparse.Namespace) -> int:
+    say(arguments.help_text().rstrip("\n"))
+    return 0
+
+
+_ACTIONS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
+    "run": _run,
+    "gate": _gate,
+    "baseline": _baseline,
+    "record": _record,
+    "help": _help,
+}

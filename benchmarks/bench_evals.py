@@ -1,0 +1,109 @@
+"""Evals: a hundred scripted cases in this process (E1), and as a whole command (E2).
+
+    python benchmarks/bench_evals.py [--quick]
+
+A case is one answer and three graders, its replay among them. The floor of E1 is a hundred records
+read back, chain and JSON checked, without running or grading anything; that of E2 is the start of
+Python with the packages that every run needs.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import anyio
+
+from agentloop import (
+    EvalCase,
+    EvalSuite,
+    MemoryLedgerStore,
+    RunLedger,
+    ends_as,
+    output_contains,
+    replays_exactly,
+    run_suite,
+)
+from benchmarks import harness
+
+ROOT = Path(__file__).parents[1]
+
+SUITE = """
+from agentloop import EvalCase, EvalSuite, ends_as, output_contains, replays_exactly
+
+suite = EvalSuite(
+    id="bench",
+    cases=[
+        EvalCase(
+            id=f"case-{number}",
+            goal="answer",
+            script=[{"say": "the answer"}],
+            graders=[ends_as("completed"), output_contains("answer"), replays_exactly()],
+        )
+        for number in range(100)
+    ],
+)
+"""
+
+
+def suite(n: int) -> EvalSuite:
+    graders = [ends_as("completed"), output_contains("answer"), replays_exactly()]
+    cases = [
+        EvalCase(id=f"case-{number}", goal="answer", script=[{"say": "the answer"}], graders=graders)
+        for number in range(n)
+    ]
+    return EvalSuite(id="bench", cases=cases)
+
+
+def in_process(n: int) -> None:
+    cases, store = suite(n), MemoryLedgerStore()
+
+    async def ours() -> None:
+        assert (await run_suite(cases)).passed == n
+
+    async def record() -> None:
+        assert (await run_suite(cases, store=store)).passed == n
+
+    def floor() -> None:
+        for case in cases.cases:
+            assert [*RunLedger(store, f"run-{case.id}").entries()]
+
+    anyio.run(record)
+    ms = harness.measure({"ours": harness.timed(ours), "floor": floor}, n=1, scale=1e3)
+    value = ms["ours"] * 100 / n
+    harness.report(
+        "E1", "a hundred scripted cases, in process", value, "ms", floor=ms["floor"] * 100 / n, n=n,
+        must=harness.bar("<= 69 ms", value <= 69), moonshot=harness.bar("<= 34 ms", value <= 34),
+    )  # fmt: skip
+
+
+def as_command() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "suite.py"
+        path.write_text(SUITE)
+        command = [sys.executable, "-m", "agentloop.cli", "eval", "run", "--suite", str(path)]
+        start = [sys.executable, "-c", "import anyio, msgspec, asyncio"]
+
+        def run(words: list[str]) -> None:
+            subprocess.run(words, check=True, cwd=ROOT, stdout=subprocess.DEVNULL, timeout=60)
+
+        ms = harness.measure(
+            {"ours": lambda: run(command), "floor": lambda: run(start)}, n=1, clock="wall", scale=1e3
+        )
+    harness.report(
+        "E2", "a hundred scripted cases, as a command", ms["ours"], "ms", floor=ms["floor"], n=100,
+        must=harness.bar("<= 600 ms", ms["ours"] <= 600), moonshot=harness.bar("<= 250 ms", ms["ours"] <= 250),
+    )  # fmt: skip
+
+
+def main() -> None:
+    in_process(20 if harness.quick() else 100)
+    as_command()
+
+
+if __name__ == "__main__":
+    main()
