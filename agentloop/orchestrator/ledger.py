@@ -52,6 +52,8 @@ def _of_the_first_version(file: dict[str, Any]) -> dict[str, Any]:
 
 #: Versions of the file.
 FILES: Final[Upcasts[dict[str, Any]]] = Upcasts(2, {1: _of_the_first_version})
+#: The version that is written.
+FILE_VERSION: Final = FILES.current
 
 
 class FileEntry(msgspec.Struct, frozen=True, kw_only=True, rename={"from_phase": "from"}):
@@ -239,7 +241,7 @@ def read_run_file(store: LedgerStore, run: str, /) -> RunFile:
         raise DamagedLedger(run, number, f"it does not replay: {error}") from error
     state = fold.state
     return RunFile(
-        version=FILES.current,
+        version=FILE_VERSION,
         run_id=fold.run_id,
         goal=state.goal,
         seed=fold.seed,

@@ -110,7 +110,7 @@ def test_v167_sums_of_floats_are_no_change() -> None:
 
 
 @pytest.mark.parametrize("score", [2 / 3, 1 / 3, 1 / 7, 5 / 11])
-def test_v168_a_score_is_compared_as_it_is_kept(score: float) -> None:
+def test_v168_w38_a_score_is_compared_as_it_is_kept(score: float) -> None:
     report = against(result(score=score), result(score=score))
     assert (report.ok, report.findings) == (True, ())
 
