@@ -8,6 +8,7 @@ from adapters.graph.ledgers import GraphLedgerStore
 from adapters.graph.memory import GraphMemory
 from adapters.graph.nodes import GraphNodes, ListedNodes, begin_task, declare_nodes, graph_node_provider
 from adapters.graph.project import GraphProject, open_project
+from adapters.graph.retriever import GraphRetriever
 
 __all__ = (
     "DEFAULT_REWARDS",
@@ -16,6 +17,7 @@ __all__ = (
     "GraphMemory",
     "GraphNodes",
     "GraphProject",
+    "GraphRetriever",
     "ListedNodes",
     "begin_task",
     "declare_nodes",
