@@ -283,6 +283,7 @@ _HOMES = {
         "Assembler",
         "AssemblyRequest",
         "Context",
+        "Estimates",
         "FrameDuplex",
         "FrameStats",
         "LedgerEntry",

@@ -202,6 +202,7 @@ from agentloop.outcome import transient as transient
 from agentloop.ports import Assembler as Assembler
 from agentloop.ports import AssemblyRequest as AssemblyRequest
 from agentloop.ports import Context as Context
+from agentloop.ports import Estimates as Estimates
 from agentloop.ports import FrameDuplex as FrameDuplex
 from agentloop.ports import FrameStats as FrameStats
 from agentloop.ports import LedgerEntry as LedgerEntry

@@ -260,7 +260,13 @@ class ScriptExhausted(AgentLoopError):
 
 
 class LedgerError(AgentLoopError):
-    """Root of what reading or writing a run ledger raises."""
+    """Root of what reading or writing a run ledger raises.
+
+    Attributes:
+        ledger: What the store has of the run, if one was being driven that can be read.
+    """
+
+    ledger: Any = None
 
 
 class LedgerConflict(LedgerError):

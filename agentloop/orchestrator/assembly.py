@@ -1,11 +1,13 @@
-"""The plainest window: the whole transcript, every time."""
+"""The plainest window, and what every window is fitted to before it is sent."""
 
 from __future__ import annotations
+
+import msgspec
 
 from agentloop.messages import Message
 from agentloop.ports import AssemblyRequest, Context
 
-__all__ = ("PassthroughAssembler",)
+__all__ = ("PassthroughAssembler", "lead_with_system")
 
 
 class PassthroughAssembler:
@@ -25,3 +27,20 @@ class PassthroughAssembler:
         messages = (*head, *request.transcript)
         characters = sum(len(message.content) for message in messages)
         return Context(messages=messages, tokens=-(-characters // 4))
+
+
+def lead_with_system(context: Context) -> Context:
+    """Return a window for models that take system messages at its beginning only.
+
+    Later ones are joined to the leading one, in order; the report says how many were.
+    """
+    messages = context.messages
+    head = next((place for place, one in enumerate(messages) if one.role != "system"), len(messages))
+    late = [message.content for message in messages[head:] if message.role == "system"]
+    if not late and head <= 1:
+        return context
+    texts = [*(message.content for message in messages[:head]), *late]
+    leading = Message(role="system", content="\n\n".join(text for text in texts if text))
+    rest = [message for message in messages[head:] if message.role != "system"]
+    report = {**(context.report or {}), "systemJoined": len(texts) - 1}
+    return msgspec.structs.replace(context, messages=(leading, *rest), report=report)

@@ -19,6 +19,7 @@ from agentloop.errors import ClassifiedError, ErrorValue
 from agentloop.frames import Frame
 from agentloop.messages import ToolCall
 from agentloop.orchestrator import budgets
+from agentloop.orchestrator.assembly import lead_with_system
 from agentloop.orchestrator.driver import RunDriver
 from agentloop.orchestrator.events import (
     Assemble,
@@ -111,9 +112,11 @@ class Effects:
             tools=tuple(specs) if offered else (),
             note=_NO_TOOLS if specs and not offered and state.usage.tool_calls else None,
             native_tools=bool(getattr(options.provider, "native_tools", False)),
+            mid_system=bool(getattr(options.provider, "mid_system", True)),
             shrink=1.0 if effect is None else effect.shrink,
             tokens_left=budgets.output_room(state, 0, options.config),
             summaries=state.summaries,
+            estimates=state.estimates,
         )
 
     async def _assemble(self, effect: Assemble) -> Event:
@@ -134,6 +137,8 @@ class Effects:
             if attempts > 1:
                 report = {**(made.report or {}), "assemblyAttempts": attempts}
                 made = msgspec.structs.replace(made, report=report)
+            if not request.mid_system:
+                made = lead_with_system(made)
             context = driver.ingress.context(made, driver.state.transcript)
         except ClassifiedError as error:
             return Fault(at=at, error=to_error(error, source="assembler"))

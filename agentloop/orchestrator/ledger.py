@@ -96,6 +96,8 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     entries: tuple[FileEntry, ...]
     #: The older version it was raised from, whose decisions were made by other rules.
     migrated_from: int | msgspec.UnsetType = msgspec.UNSET
+    #: A redactor looked at what entered: there may be marks in place of secrets.
+    redacted: bool | msgspec.UnsetType = msgspec.UNSET
 
     def serialise(self) -> bytes:
         """Return the file: canonical JSON, the same bytes for the same run."""
@@ -252,6 +254,7 @@ def read_run_file(store: LedgerStore, run: str, /) -> RunFile:
         usage=state.usage,
         outcome=state.outcome,
         entries=tuple(entries),
+        redacted=True if fold.opened.get("redacted") is True else msgspec.UNSET,
     )
 
 

@@ -206,6 +206,7 @@ def _model_succeeded(state: RunState, event: ModelSucceeded, config: RunConfig) 
     # A server refuses a later window that holds a message without anything, or one call id twice.
     if not (type(route) is Repair and route.error.code in _UNUSABLE):
         transcript = transcript.plus([message])
+    counted = 0 if state.context is None else state.context.tokens
     answered = _replace(
         state,
         now=event.at,
@@ -215,6 +216,7 @@ def _model_succeeded(state: RunState, event: ModelSucceeded, config: RunConfig) 
         usage=_replace(usage, model_calls=usage.model_calls + 1),
         attempt=1,
         partial=None,
+        estimates=state.estimates.seen(counted, event.usage.prompt_tokens),
     )
     return Transition(answered, emit=(route,))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import anyio
 
 from agentloop._canonical import Json
-from agentloop.errors import InvariantViolation
+from agentloop.errors import InvariantViolation, LedgerError
 from agentloop.ledger.chain import NO_ENTRIES
 from agentloop.messages import Message
 from agentloop.orchestrator import budgets
@@ -89,7 +89,8 @@ class Orchestrator:
 
         Raises:
             InvariantViolation: The program is wrong; ``ledger`` is the record up to there.
-            LedgerError: The record cannot be kept; nothing goes on without it.
+            LedgerError: The record cannot be kept; nothing goes on without it. ``ledger`` is what
+                the store has of it.
         """
         if self._started:
             raise RuntimeError("a run is driven once: make another Orchestrator")
@@ -162,9 +163,10 @@ class Orchestrator:
             await self._driver.commit()
 
     def _with_record(self, failure: BaseException) -> BaseException:
-        if isinstance(failure, InvariantViolation):
+        if isinstance(failure, (InvariantViolation, LedgerError)):
             try:
-                self._driver.record.commits.now()
+                if isinstance(failure, InvariantViolation):
+                    self._driver.record.commits.now()
                 failure.ledger = read_run_file(self.options.ledger, self.run_id)
             except Exception as error:
                 failure.add_note(f"its record cannot be read: {error!s:.500}")
