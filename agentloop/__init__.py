@@ -228,7 +228,11 @@ _HOMES = {
         "RetryPolicy",
         "RunConfig",
     ),
-    "agentloop.orchestrator.events": ("ToolExecution",),
+    "agentloop.orchestrator.delegation": ("delegate",),
+    "agentloop.orchestrator.events": (
+        "ChildRun",
+        "ToolExecution",
+    ),
     "agentloop.orchestrator.ledger": (
         "FileDivergence",
         "FileEntry",
@@ -246,6 +250,11 @@ _HOMES = {
         "RecordingProvider",
         "ScriptedProvider",
         "as_provider",
+    ),
+    "agentloop.orchestrator.recomputing": (
+        "Difference",
+        "FullReplay",
+        "replay_full",
     ),
     "agentloop.orchestrator.registry": (
         "ToolHost",

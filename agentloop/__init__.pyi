@@ -160,6 +160,8 @@ from agentloop.orchestrator.assembly import PassthroughAssembler as PassthroughA
 from agentloop.orchestrator.config import Budget as Budget
 from agentloop.orchestrator.config import RetryPolicy as RetryPolicy
 from agentloop.orchestrator.config import RunConfig as RunConfig
+from agentloop.orchestrator.delegation import delegate as delegate
+from agentloop.orchestrator.events import ChildRun as ChildRun
 from agentloop.orchestrator.events import ToolExecution as ToolExecution
 from agentloop.orchestrator.ledger import FileDivergence as FileDivergence
 from agentloop.orchestrator.ledger import FileEntry as FileEntry
@@ -175,6 +177,9 @@ from agentloop.orchestrator.providers import ChunkedProvider as ChunkedProvider
 from agentloop.orchestrator.providers import RecordingProvider as RecordingProvider
 from agentloop.orchestrator.providers import ScriptedProvider as ScriptedProvider
 from agentloop.orchestrator.providers import as_provider as as_provider
+from agentloop.orchestrator.recomputing import Difference as Difference
+from agentloop.orchestrator.recomputing import FullReplay as FullReplay
+from agentloop.orchestrator.recomputing import replay_full as replay_full
 from agentloop.orchestrator.registry import ToolHost as ToolHost
 from agentloop.orchestrator.registry import ToolRegistry as ToolRegistry
 from agentloop.orchestrator.registry import ToolRun as ToolRun

@@ -162,6 +162,16 @@ def replay(
     return progress.report(run)
 
 
+def _replay_child(store: LedgerStore, progress: Progress, entry: Entry, child: Mapping[str, Any]) -> None:
+    """Replay a run that was made inside another one: it must be the same to its last entry."""
+    report = replay(store, child["run"], recompute=progress.recompute)
+    progress.children.append(report)
+    if report.ok:
+        seq, digest = RunLedger(store, child["run"]).verify().head
+        if [child["entries"], child["hash"]] != [seq, digest.hex()]:
+            raise Diverged(entry, "child", [child["entries"], child["hash"]], [seq, digest.hex()])
+
+
 @dataclass(slots=True, kw_only=True)
 class Progress:
     """What a replay has come to so far."""
@@ -251,12 +261,7 @@ class LoopReplay:
 
     def _child_run(self, entry: Entry, content: Mapping[str, Any]) -> None:
         """Replay the run that was the agent of this turn, which must be the same to its last entry."""
-        report = replay(self._store, content["run"], recompute=self._progress.recompute)
-        self._progress.children.append(report)
-        if report.ok:
-            seq, digest = RunLedger(self._store, content["run"]).verify().head
-            if [content["entries"], content["hash"]] != [seq, digest.hex()]:
-                raise Diverged(entry, "child", [content["entries"], content["hash"]], [seq, digest.hex()])
+        _replay_child(self._store, self._progress, entry, content)
 
     def _turn_ended(self, entry: Entry) -> None:
         self._frames(entry)
@@ -432,12 +437,15 @@ class OrchestratorReplay:
     """Feeds the facts of an orchestrated run to its reducer."""
 
     def __init__(self, opened: Mapping[str, Any], progress: Progress, store: LedgerStore) -> None:
-        self._progress = progress
+        self._progress, self._store = progress, store
         self._fold = RunFold(opened)
 
     def take(self, entry: Entry) -> None:
         """Take the next entry."""
         progress = self._progress
+        if entry.kind == "fact.tool_result":
+            for child in entry.data["result"].get("children", ()):
+                _replay_child(self._store, progress, entry, child)
         streamed = self._fold.state.partial is not None
         try:
             event = self._fold.take(entry)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 import msgspec
 
 from agentloop.messages import Message
-from agentloop.ports import AssemblyRequest, Context
+from agentloop.orchestrator import budgets
+from agentloop.orchestrator.config import RunConfig
+from agentloop.orchestrator.events import Assemble
+from agentloop.orchestrator.state import RunState
+from agentloop.ports import AssemblyRequest, Context, ToolSpec
 
-__all__ = ("PassthroughAssembler", "lead_with_system")
+__all__ = ("PassthroughAssembler", "assembly_request", "lead_with_system")
+
+_NO_TOOLS: Final = "No more tools can be called in this run: answer with what is known."
 
 
 class PassthroughAssembler:
@@ -44,3 +53,35 @@ def lead_with_system(context: Context) -> Context:
     rest = [message for message in messages[head:] if message.role != "system"]
     report = {**(context.report or {}), "systemJoined": len(texts) - 1}
     return msgspec.structs.replace(context, messages=(leading, *rest), report=report)
+
+
+def assembly_request(
+    state: RunState,
+    config: RunConfig,
+    specs: Sequence[ToolSpec],
+    *,
+    provider: object,
+    effect: Assemble | None = None,
+) -> AssemblyRequest:
+    """Return what a window is made from, where the run stands. Pure.
+
+    Args:
+        specs: The run's tools.
+        provider: Only asked what it can do.
+        effect: The order to assemble; None where something else is told where the run stands.
+    """
+    offered = budgets.offers_tools(state.usage, config)
+    return AssemblyRequest(
+        run_id=state.run_id,
+        step=state.step,
+        goal=state.goal,
+        transcript=state.transcript,
+        tools=tuple(specs) if offered else (),
+        note=_NO_TOOLS if specs and not offered and state.usage.tool_calls else None,
+        native_tools=bool(getattr(provider, "native_tools", False)),
+        mid_system=bool(getattr(provider, "mid_system", True)),
+        shrink=1.0 if effect is None else effect.shrink,
+        tokens_left=budgets.output_room(state, 0, config),
+        summaries=state.summaries,
+        estimates=state.estimates,
+    )

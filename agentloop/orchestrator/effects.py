@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import Final, cast
+from typing import cast
 
 import anyio
 import msgspec
@@ -19,7 +19,7 @@ from agentloop.errors import ClassifiedError, ErrorValue
 from agentloop.frames import Frame
 from agentloop.messages import ToolCall
 from agentloop.orchestrator import budgets
-from agentloop.orchestrator.assembly import lead_with_system
+from agentloop.orchestrator.assembly import assembly_request, lead_with_system
 from agentloop.orchestrator.driver import RunDriver
 from agentloop.orchestrator.events import (
     Assemble,
@@ -27,6 +27,7 @@ from agentloop.orchestrator.events import (
     BackoffElapsed,
     BudgetExceeded,
     CallModel,
+    ChildRun,
     ContextAssembled,
     Effect,
     Event,
@@ -46,7 +47,7 @@ from agentloop.orchestrator.events import (
 )
 from agentloop.orchestrator.paging import PagedTools
 from agentloop.orchestrator.reducer import MAX_SUMMARIES
-from agentloop.orchestrator.registry import ToolRun, render_value
+from agentloop.orchestrator.registry import Allowance, ToolRun, render_value
 from agentloop.orchestrator.streaming import Batcher, Partial, wire_frame
 from agentloop.orchestrator.timing import time_limit
 from agentloop.outcome import (
@@ -71,8 +72,6 @@ from agentloop.ports import (
 
 __all__ = ("Effects",)
 
-_NO_TOOLS: Final = "No more tools can be called in this run: answer with what is known."
-
 
 class Effects:
     """Performs the effects of one run."""
@@ -84,6 +83,8 @@ class Effects:
         for execution in driver.before.executions.values():
             self._tools.keep(execution)
         self._limiter: anyio.CapacityLimiter | None = None
+        #: Runs made by the calls of the batch so far, which its event will account for.
+        self._children: list[ChildRun] = []
 
     async def perform(self, effect: Effect) -> Event:
         """Return the event that answers the effect."""
@@ -101,22 +102,9 @@ class Effects:
     # ---------------------------------------------------------------------------- the window
 
     def _request(self, effect: Assemble | None = None) -> AssemblyRequest:
-        state, options = self._driver.state, self._options
-        offered = budgets.offers_tools(state.usage, options.config)
-        specs = self._tools.specs
-        return AssemblyRequest(
-            run_id=state.run_id,
-            step=state.step,
-            goal=state.goal,
-            transcript=state.transcript,
-            tools=tuple(specs) if offered else (),
-            note=_NO_TOOLS if specs and not offered and state.usage.tool_calls else None,
-            native_tools=bool(getattr(options.provider, "native_tools", False)),
-            mid_system=bool(getattr(options.provider, "mid_system", True)),
-            shrink=1.0 if effect is None else effect.shrink,
-            tokens_left=budgets.output_room(state, 0, options.config),
-            summaries=state.summaries,
-            estimates=state.estimates,
+        options = self._options
+        return assembly_request(
+            self._driver.state, options.config, self._tools.specs, provider=options.provider, effect=effect
         )
 
     async def _assemble(self, effect: Assemble) -> Event:
@@ -287,6 +275,7 @@ class Effects:
 
     async def _execute_tools(self, effect: ExecuteTools) -> Event:
         calls = effect.calls
+        self._children = []
         steps = [self._options.ids.next("tool") for _ in calls]
         results: dict[int, ToolExecution] = {}
         for group in self._groups(calls):
@@ -336,6 +325,7 @@ class Effects:
         driver, tools = self._driver, self._tools
         known = driver.before.executions.get(step_id)
         if known is not None:
+            self._children += known.children
             return known
         # What does not exist changes nothing either.
         read_only = tools.read_only(call.name) or all(spec.name != call.name for spec in tools.specs)
@@ -351,6 +341,7 @@ class Effects:
                 await driver.commit()
             execution = await self._attempts(call, step_id, read_only)
         driver.record.result(execution)
+        self._children += execution.children
         self._tools.keep(execution)
         if not read_only:
             await driver.commit()
@@ -360,9 +351,10 @@ class Effects:
         clock, budget = self._options.clock, self._options.config.budget
         began_ms, log = clock.monotonic_ms(), list[Attempt]()
         most = max(1, budget.max_tool_attempts) if read_only else 1
+        children: list[ChildRun] = []
         while True:
             attempt = len(log) + 1
-            result = await self._invoke(call, step_id, attempt)
+            result = await self._invoke(call, step_id, attempt, children)
             if isinstance(result, Ok) or result.error.error_class != "transient" or attempt >= most:
                 break
             at = self._driver.now()
@@ -377,15 +369,44 @@ class Effects:
             attempts=attempt,
             attempts_log=tuple(log),
             step_id=step_id,
+            children=tuple(children),
         )
         return self._driver.ingress.struct(execution, "tool.bad_value")
 
-    async def _invoke(self, call: ToolCall, step_id: str, attempt: int) -> Result[Json]:
+    def _allowance(self) -> Allowance:
+        """Return what is left of the run's budget for runs inside a call."""
+        driver, options = self._driver, self._options
+        state, budget, made = driver.state, options.config.budget, self._children
+        tokens, calls = budgets.output_room(state, 0, options.config), budget.max_tool_calls
+        if tokens is not None:
+            tokens -= sum(child.usage.prompt_tokens + child.usage.completion_tokens for child in made)
+        if calls is not None:
+            calls -= state.usage.tool_calls + len(state.pending_calls) + sum(one.tool_calls for one in made)
+        time_ms = budget.max_wall_clock_ms
+        return Allowance(
+            ledger=options.ledger,
+            durability=options.durability,
+            redactor=options.redactor,
+            tokens=tokens,
+            tool_calls=None if calls is None else max(0, calls),
+            time_ms=None if time_ms is None else time_ms - (driver.now() - state.started_at),
+        )
+
+    async def _invoke(
+        self, call: ToolCall, step_id: str, attempt: int, children: list[ChildRun]
+    ) -> Result[Json]:
         options = self._options
         own_ms = self._tools.timeout_ms(call.name)
         timeout_ms = options.config.tool_timeout_ms if own_ms is None else own_ms
         keyed = msgspec.structs.replace(call, step_id=step_id, key=f"{options.run_id}/{step_id}")
-        run = ToolRun(run_id=options.run_id, step_id=step_id, clock=options.clock, attempt=attempt)
+        run = ToolRun(
+            run_id=options.run_id,
+            step_id=step_id,
+            clock=options.clock,
+            attempt=attempt,
+            allowance=self._allowance(),
+            children=children,
+        )
         results: list[Result[Json]] = []
         async with time_limit(options.clock, timeout_ms):
             try:

@@ -348,15 +348,15 @@ _SEVERITY: Final = ("cancelled", "fatal", "budget")
 def _tools_completed(state: RunState, event: ToolsCompleted, config: RunConfig) -> Transition:
     results, at = event.results, event.at
     usage = state.usage
-    state = _replace(
-        state,
-        now=at,
-        usage=_replace(
-            usage,
-            tool_calls=usage.tool_calls + len(results),
-            retries=usage.retries + sum(result.attempts - 1 for result in results),
-        ),
+    usage = _replace(
+        usage,
+        tool_calls=usage.tool_calls + len(results),
+        retries=usage.retries + sum(result.attempts - 1 for result in results),
     )
+    for child in [child for result in results for child in result.children]:
+        usage = budgets.paid(usage, child.usage, config)
+        usage = _replace(usage, tool_calls=usage.tool_calls + child.tool_calls)
+    state = _replace(state, now=at, usage=usage)
     messages = [shown_result(result, config) for result in results]
     if event.skipped:
         calls = {call.id: call for call in state.pending_calls}

@@ -82,6 +82,16 @@ class Orchestrator:
         """The run's id."""
         return self.options.run_id
 
+    @property
+    def state(self) -> RunState:
+        """Where the run stands."""
+        return self._driver.state
+
+    @property
+    def head(self) -> Head:
+        """Number and hash of its newest entry."""
+        return self._driver.record.recorder.head
+
     async def run(self) -> RunResult:
         """Run to the end and return how it ended. Once.
 

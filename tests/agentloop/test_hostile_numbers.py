@@ -42,6 +42,7 @@ from agentloop import (
     Section,
     TokenUsage,
     as_provider,
+    delegate,
     exact_tokenizer,
     fork,
     fuse,
@@ -214,6 +215,7 @@ PLACES: Mapping[tuple[str, str], Take] = {
     ("exact_tokenizer", "message_tokens"): lambda v: exact_tokenizer(message_tokens=v),
     ("fuse", "k"): lambda v: fuse([], limit=1, k=v),
     ("fuse", "limit"): lambda v: fuse([], limit=v),
+    ("delegate", "share"): lambda v: delegate("d", description="d", provider=ScriptedProvider([]), share=v),
     ("openai", "temperature"): lambda v: _openai(temperature=v),
     ("openai", "max_output_tokens"): lambda v: _openai(max_output_tokens=v),
     ("openai", "timeout_ms"): lambda v: _openai(timeout_ms=v),
@@ -227,7 +229,7 @@ def _openai(**options: Any) -> object:
 
 #: What holds numbers that the library itself made: results, reports, entries, frames.
 MADE_HERE = {
-    "AssemblyRequest", "ContextReport", "Packed", "SectionReport", "Divergence", "Entry", "FileDivergence", "FileEntry", "FileReplay", "Frame", "FrameStats",
+    "AssemblyRequest", "ChildRun", "ContextReport", "Difference", "Estimates", "FullReplay", "Packed", "SectionReport", "Divergence", "Entry", "FileDivergence", "FileEntry", "FileReplay", "Frame", "FrameStats",
     "LedgerEntry", "LedgerReport", "LoopResult", "ModelCall", "ReplayReport", "RunFile", "RunOutcome", "RunState",
     "RunSummary", "ToolExecution", "ToolResult", "ToolRun", "Usage",
 }  # fmt: skip
