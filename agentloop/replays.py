@@ -127,6 +127,13 @@ def _same(entry: Entry, what: str, replayed: Json) -> None:
         raise Diverged(entry, what, recorded, replayed)
 
 
+def _all_same(entry: Entry, replayed: dict[str, Json]) -> None:
+    recorded = entry.data
+    for what, value in replayed.items():
+        if recorded.get(what) != value:
+            raise Diverged(entry, what, recorded.get(what), value)
+
+
 def replay(
     store: LedgerStore, run: str, /, *, recompute: bool = False, on_frame: FrameHook | None = None
 ) -> ReplayReport:
@@ -217,11 +224,14 @@ class LoopReplay:
         self._fold: TurnFold | None = None
         self._usage: dict[str, int] = {}
         self._parse = create_default_evaluator_parser() if progress.recompute else None
+        self._handlers: dict[str, Callable[[Entry], None]] = {
+            kind: getattr(self, name) for kind, name in _LOOP_ENTRIES.items()
+        }
 
     def take(self, entry: Entry) -> None:
-        handler = _LOOP_ENTRIES.get(entry.kind)
+        handler = self._handlers.get(entry.kind)
         if handler is not None:  # a kind that a later version added does not change what this one decided
-            getattr(self, handler)(entry)
+            handler(entry)
 
     def _stage(self, frame_type: str, content: Mapping[str, Any]) -> None:
         self._out.add(frame_type, content)
@@ -316,22 +326,24 @@ class LoopReplay:
 
     def _step(self, entry: Entry) -> None:
         self._progress.steps += 1
-        _same(entry, "n", self._progress.steps)
         event: Event | None
         if entry.data["event"] == "stop_asked":
             event, self._stop = self._stop, None
         else:
             event, self._event = self._event, None
-        _same(entry, "event", None if event is None else event_name(event))
+        before: dict[str, Json] = {
+            "n": self._progress.steps,
+            "event": None if event is None else event_name(event),
+            "out": [*self._out.mark()],
+            "from": self._state.phase.value,
+        }
+        _all_same(entry, before)
         assert event is not None
-        _same(entry, "out", [*self._out.mark()])
-        _same(entry, "from", self._state.phase.value)
         try:
             self._state, effects = decide(self._state, event, self._config)
         except IllegalTransition as error:
             raise Diverged(entry, "to", entry.data.get("to"), str(error)) from None
-        _same(entry, "to", self._state.phase.value)
-        _same(entry, "effects", effect_names(effects))
+        _all_same(entry, {"to": self._state.phase.value, "effects": effect_names(effects)})
         self._ordered = effects
         for effect in effects:
             if type(effect) is Emit:

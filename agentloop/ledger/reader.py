@@ -9,7 +9,7 @@ import msgspec
 
 from agentloop._canonical import Json, NotJson, decode
 from agentloop.errors import DamagedLedger, LedgerError, RunNotFound
-from agentloop.ledger.blobs import PROMPT, blob_digest, join_blobs
+from agentloop.ledger.blobs import BLOB_MARK, PROMPT, blob_digest, join_blobs
 from agentloop.ledger.chain import NO_ENTRIES, follow
 from agentloop.ledger.summaries import CLOSED, OPENED, data_of
 from agentloop.ledger.upcasting import ENTRIES
@@ -18,9 +18,10 @@ from agentloop.ports import Head, LedgerEntry, LedgerStore, RunIndex
 __all__ = ("Entry", "LedgerReport", "RunLedger", "find_run")
 
 STEP = "step"
+_ENDS = frozenset({OPENED, CLOSED})
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One entry of a run, decoded."""
 
     seq: int
@@ -77,30 +78,32 @@ class RunLedger:
         return self._read()
 
     def _read(self) -> Iterator[tuple[Entry, bytes]]:
-        newest: Entry | None = None
+        stored, current = None, ENTRIES.current
+        closed = False
         for stored in follow(self.run, self._store.read(self.run), NO_ENTRIES):
-            if newest is not None and newest.kind == CLOSED:
+            if closed:
                 raise DamagedLedger(self.run, stored.seq, f"it stands after {CLOSED}")
             entry = self._decode(stored)
-            if newest is None:
+            if stored.seq == 1:
                 self._check_opened(entry)
-            if self.version != ENTRIES.current:
+            if self.version != current:
                 entry = self._raised(entry)
-            newest = entry
+            closed = entry.kind == CLOSED
             yield entry, stored.hash
-        if newest is None:
+        if stored is None:
             raise RunNotFound(self.run)
 
     def _decode(self, stored: LedgerEntry) -> Entry:
+        kind = stored.kind
         data = data_of(self.run, stored)
-        if stored.kind == PROMPT:
+        if kind == PROMPT and BLOB_MARK in stored.body:
             try:
                 data = join_blobs(data, lambda digest: self._load(stored.seq, digest))
             except NotJson as error:
                 raise DamagedLedger(self.run, stored.seq, str(error)) from error
-        if stored.kind in (OPENED, CLOSED) and not isinstance(data, dict):
-            raise DamagedLedger(self.run, stored.seq, f"the data of {stored.kind} is not an object")
-        return Entry(seq=stored.seq, at=stored.at, kind=stored.kind, data=data)
+        if kind in _ENDS and not isinstance(data, dict):
+            raise DamagedLedger(self.run, stored.seq, f"the data of {kind} is not an object")
+        return Entry(seq=stored.seq, at=stored.at, kind=kind, data=data)
 
     def _load(self, seq: int, digest: Json) -> Json:
         blob = self._store.blob(digest) if isinstance(digest, str) else None
