@@ -225,14 +225,16 @@ def suites(draw: st.DrawFn, prefix: str = "c") -> SuiteResult:
 
 
 @given(suites(), st.booleans())
-def test_a_result_against_itself_has_only_failing_critical_cases(whole: SuiteResult, strict: bool) -> None:
+def test_property_10_a_result_against_itself_has_only_failing_critical_cases(
+    whole: SuiteResult, strict: bool
+) -> None:
     report = gate(whole, to_baseline(whole), strict_trajectory=strict)
     assert set(kinds(report)) <= {"critical-failure"}
     assert {finding.case_id for finding in report.findings} == set(whole.critical_failures)
 
 
 @given(suites(), st.data(), st.floats(0, 0.5))
-def test_a_score_that_falls_by_more_than_the_tolerance_is_an_error(
+def test_property_10_a_score_that_falls_by_more_than_the_tolerance_is_an_error(
     whole: SuiteResult, data: st.DataObject, tolerance: float
 ) -> None:
     low = [n for n, case in enumerate(whole.cases) if case.score > tolerance + 1e-5]
@@ -248,7 +250,9 @@ def test_a_score_that_falls_by_more_than_the_tolerance_is_an_error(
 
 
 @given(suites(), suites("new"))
-def test_more_cases_are_an_error_only_if_critical_and_failing(old: SuiteResult, new: SuiteResult) -> None:
+def test_property_10_more_cases_are_an_error_only_if_critical_and_failing(
+    old: SuiteResult, new: SuiteResult
+) -> None:
     before = gate(old, to_baseline(old))
     after = gate(suite_result(*old.cases, *new.cases), to_baseline(old))
     added = [f for f in after.of("error") if f not in before.of("error")]
