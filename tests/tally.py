@@ -27,6 +27,7 @@ FLOORS: Mapping[str, int] = {
     "generated runs": 400,
     "random verdict texts": 10_000,
     "writer kills": 200,
+    "run kills": 120,
     "faults between statements": 150,
 }
 
