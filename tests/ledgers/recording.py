@@ -22,6 +22,7 @@ from agentloop import (
     create_agent_loop,
     create_default_evaluator_parser,
     create_looping_agent_loop,
+    delegate,
     run,
 )
 from agentloop._canonical import decode, encode
@@ -134,10 +135,10 @@ async def orchestrated(store: MemoryLedgerStore) -> RunFile:
     """Runs of the orchestrator: answered, streamed, halted, failed. Returns the first one's file."""
     clock = ManualClock()
 
-    async def made(run_id: str, given: Any, **config: Any) -> RunFile:
+    async def made(run_id: str, given: Any, *more: Tool, **config: Any) -> RunFile:
         deps = Deps(clock=clock, rng=Mulberry32("test"), ids=SequentialIds())
         result = await run(
-            "the goal", provider=given, tools=ToolRegistry(tools()), ledger=store, run_id=run_id, deps=deps,
+            "the goal", provider=given, tools=ToolRegistry([*tools(), *more]), ledger=store, run_id=run_id, deps=deps,
             config=config,
         )  # fmt: skip
         return result.ledger
@@ -154,6 +155,12 @@ async def orchestrated(store: MemoryLedgerStore) -> RunFile:
     await made("streamed", provider(clock, *turns[:3], turns[-1], characters=4), max_result_tokens=100)
     await made("halted", provider(clock, *[calls(("read", 1))] * 3), budget={"maxSteps": 2})
     await made("failed", provider(clock, calls(("write", 1)), failure("fatal", "auth.invalid_key")))
+    handing = delegate(
+        "hand", description="Hands over.", tools=tools(),
+        provider=lambda: provider(clock, calls(("write", 1)), {"say": "inner answer"}),
+    )  # fmt: skip
+    asking = {"say": "", "callTools": [{"name": "hand", "args": {"goal": "do a part"}}]}
+    await made("delegating", provider(clock, asking, {"say": "the answer"}), handing)
     return first
 
 

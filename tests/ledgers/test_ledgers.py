@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from agentloop import (
@@ -59,6 +63,33 @@ def test_every_recorded_run_replays(folder: Path, run: str) -> None:
     assert report.ok, report.divergence
     assert report.closed
     assert report.entries > 10
+
+
+@pytest.mark.parametrize("seed", ["0", "4711"])
+def test_p5_they_replay_to_the_same_in_another_process_place_and_time(seed: str) -> None:
+    """Another hash seed, time zone and locale; and then the other backend does not matter either."""
+    program = (
+        "from tests.ledgers.test_ledgers import RUNS, told\n"
+        "import sys; sys.stdout.write('\\n'.join(told(*run) for run in RUNS))"
+    )
+    environment = {
+        **os.environ, "PYTHONHASHSEED": seed, "TZ": "Asia/Kathmandu", "LC_ALL": "C", "PYTHONUTF8": "0",
+        "PYTHONIOENCODING": "utf-8",
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=FOLDER.parents[1], env=environment, capture_output=True,
+        text=True, encoding="utf-8", timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [told(*run) for run in RUNS]
+
+
+def told(folder: Path, run: str) -> str:
+    """Return everything a replay says, frames included, as one line."""
+    frames: list[Any] = []
+    store = JsonLinesLedgerStore(folder)
+    report = replay(store, run, on_frame=lambda frame: frames.append(frame.to_dict()))
+    return encode({"report": msgspec.to_builtins(report), "frames": frames}).decode()
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
