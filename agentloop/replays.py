@@ -143,11 +143,12 @@ def replay(
     ledger = RunLedger(store, run)
     progress = Progress(on_frame=on_frame, recompute=recompute)
     try:
-        driver = str(ledger.opened.get("driver"))
+        opened = ledger.opened
+        driver = str(opened.get("driver"))
         if driver not in _REPLAYERS:
             known = ", ".join(sorted(_REPLAYERS))
             raise LedgerError(f"run {run} was driven by {driver!r}; this version replays {known}")
-        replayer = _REPLAYERS[driver](ledger.opened, progress, store)
+        replayer = _REPLAYERS[driver](opened, progress, store)
         for entry in ledger.entries():
             progress.entries = entry.seq
             replayer.take(entry)
