@@ -307,7 +307,7 @@ _HOMES = {
         "Redactor",
         "Secret",
     ),
-    "agentloop.replays": (
+    "agentloop.reproduction": (
         "Divergence",
         "ReplayReport",
         "replay",

@@ -223,9 +223,9 @@ from agentloop.ports import TokenUsage as TokenUsage
 from agentloop.ports import ToolSpec as ToolSpec
 from agentloop.redact import Redactor as Redactor
 from agentloop.redact import Secret as Secret
-from agentloop.replays import Divergence as Divergence
-from agentloop.replays import ReplayReport as ReplayReport
-from agentloop.replays import replay as replay
+from agentloop.reproduction import Divergence as Divergence
+from agentloop.reproduction import ReplayReport as ReplayReport
+from agentloop.reproduction import replay as replay
 from agentloop.resumes import fork as fork
 from agentloop.resumes import resume as resume
 from agentloop.schemas import ArgumentSchema as ArgumentSchema

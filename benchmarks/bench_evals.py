@@ -4,18 +4,19 @@
 
 A case is one answer and three graders, its replay among them. The floor of E1 is the records of
 the hundred runs, made and read back by hand with the standard library: every entry written as JSON,
-hashed and kept, then hashed again, compared and read. Nothing is decided, run or graded. The floor of E2 is the start of Python
-with the packages that every run needs.
+hashed and kept, then hashed again, compared and read. Nothing is decided, run or graded. E2 is the
+CPU time of a process of its own, and its floor the start of Python with what every run imports.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -116,23 +117,38 @@ def in_process(n: int) -> None:
     )  # fmt: skip
 
 
+def cpu_of(command: list[str]) -> Callable[[], float]:
+    def run() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL, timeout=60)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    return run
+
+
 def as_command() -> None:
+    eval_run = [sys.executable, "-m", "agentloop.cli", "eval", "run", "--suite"]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "suite.py"
         path.write_text(SUITE)
-        command = [sys.executable, "-m", "agentloop.cli", "eval", "run", "--suite", str(path)]
-        start = [sys.executable, "-c", "import anyio, msgspec, asyncio"]
-
-        def run(words: list[str]) -> None:
-            subprocess.run(words, check=True, cwd=ROOT, stdout=subprocess.DEVNULL, timeout=60)
-
-        ms = harness.measure(
-            {"ours": lambda: run(command), "floor": lambda: run(start)}, n=1, clock="wall", scale=1e3
-        )
-    harness.report(
-        "E2", "a hundred scripted cases, as a command", ms["ours"], "ms", floor=ms["floor"], n=100,
-        must=harness.bar("<= 600 ms", ms["ours"] <= 600), moonshot=harness.bar("<= 250 ms", ms["ours"] <= 250),
-    )  # fmt: skip
+        works = {
+            "hundred": cpu_of([*eval_run, str(path)]),
+            "ours": cpu_of([*eval_run, "tests/evals/suite.py"]),
+            "floor": cpu_of(
+                [sys.executable, "-c", "import asyncio, anyio, anyio._backends._asyncio, msgspec"]
+            ),
+        }
+        ms = harness.measure(works, n=1, scale=1e3)
+    for what, figure, n, most, aim in (
+        ("a hundred scripted cases", "hundred", 100, 600, 250),
+        ("our own sixteen cases", "ours", 16, 500, 250),
+    ):
+        harness.report(
+            "E2", f"{what}, as a command", ms[figure], "ms", floor=ms["floor"], n=n,
+            must=harness.bar(f"<= {most} ms", ms[figure] <= most),
+            moonshot=harness.bar(f"<= {aim} ms", ms[figure] <= aim),
+        )  # fmt: skip
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from agentloop.determinism import digest
 from agentloop.orchestrator.ledger import RunFile, ToolUse
 from agentloop.orchestrator.state import Outcome, Usage
 from agentloop.ports import LedgerStore
-from agentloop.replays import ReplayReport, replay
+from agentloop.reproduction import ReplayReport, replay
 
 __all__ = ("RunStatus", "RunView", "view_file")
 

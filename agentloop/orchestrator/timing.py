@@ -47,13 +47,15 @@ class TimeLimits:
             return await work
         return None
 
-    async def _watched(self, limit_ms: int, work: Coroutine[Any, Any, T], scope: anyio.CancelScope) -> T:
+    async def _watched(
+        self, limit_ms: int, work: Coroutine[Any, Any, T], scope: anyio.CancelScope
+    ) -> T | None:
         deadline_ms = self._clock.monotonic_ms() + limit_ms
         if self.tasks is not None:
             return await self._begin(self.tasks, deadline_ms, work, scope)
         async with anyio.create_task_group() as tasks:
-            value = await self._begin(tasks, deadline_ms, work, scope)
-        return value
+            return await self._begin(tasks, deadline_ms, work, scope)
+        return None
 
     async def _begin(
         self, tasks: TaskGroup, deadline_ms: int, work: Coroutine[Any, Any, T], scope: anyio.CancelScope

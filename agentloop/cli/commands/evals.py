@@ -11,24 +11,20 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 import anyio
 import msgspec
 
-from agentloop.cli.places import find_state, pick_run
 from agentloop.cli.terminal import complain, say, visible
-from agentloop.errors import AgentLoopError
+from agentloop.errors import AgentLoopError, TaskError
 from agentloop.evals import reports
 from agentloop.evals.baseline import Baseline, empty_baseline, read_baseline, to_baseline, write_baseline
 from agentloop.evals.cases import EvalSuite
-from agentloop.evals.files import load_cases
-from agentloop.evals.fresh import replay_afresh
 from agentloop.evals.gate import GateReport, gate
 from agentloop.evals.running import CaseResult, SuiteResult, run_suite
-from agentloop.ledger.jsonlines import JsonLinesLedgerStore
-from agentloop.tasks import open_memory
-from agentloop.tasks.parts import load_file
+from agentloop.evals.suites import load_suite
 
 __all__ = ("execute",)
 
@@ -77,42 +73,23 @@ def execute(arguments: argparse.Namespace) -> int:
 # ----------------------------------------------------------------------------------- suites
 
 
-def _load(given: str) -> EvalSuite:
-    """Return the suite of a folder of cases, or of a Python file: its author's code, as a test is."""
-    path = Path(given)
-    if path.is_dir():
-        try:
-            return load_cases(path)
-        except AgentLoopError as error:
-            raise _HarnessFailed(str(error)) from error
-    if not path.suffix and not path.is_file():
-        path = path.with_suffix(".py")
-    if not path.is_file():
-        raise _HarnessFailed(
-            f"there is no suite {given!r}: name a Python file, or a folder of cases, with --suite"
-        )
-    try:
-        module = load_file(f"agentloop_suite_{path.stem}".replace("-", "_"), path.absolute())
-    except (Exception, SystemExit) as error:
-        raise _HarnessFailed(f"{given}: {type(error).__name__}: {error}") from error
-    suite = getattr(module, "suite", None)
-    if not isinstance(suite, EvalSuite):
-        raise _HarnessFailed(f"{given}: it has no EvalSuite called 'suite'")
-    return suite
-
-
 def _played(arguments: argparse.Namespace) -> SuiteResult:
-    suite = _load(arguments.suite)
     try:
+        suite = load_suite(Path(arguments.suite))
         if arguments.strict:
             return _strictly(suite, arguments.parallel)
         return anyio.run(lambda: run_suite(suite, parallel=arguments.parallel))
+    except TaskError as error:
+        raise _HarnessFailed(str(error)) from error
     except (AgentLoopError, OSError, subprocess.SubprocessError) as error:
         raise _HarnessFailed(f"{type(error).__name__}: {error}") from error
 
 
 def _strictly(suite: EvalSuite, parallel: int) -> SuiteResult:
     """Run every case twice, and replay the first runs in a process of their own."""
+    from agentloop.evals.fresh import replay_afresh
+    from agentloop.ledger.jsonlines import JsonLinesLedgerStore
+
     with tempfile.TemporaryDirectory(prefix="agentloop-eval-") as folder:
         with JsonLinesLedgerStore(folder) as store:
             result = anyio.run(lambda: run_suite(suite, parallel=parallel, twice=True, store=store))
@@ -136,10 +113,10 @@ def _run(arguments: argparse.Namespace) -> int:
     result = _played(arguments)
     _say(reports.text_report(result))
     _write(arguments.json, lambda: reports.suite_json(result))
-    _write(arguments.junit, lambda: reports.junit_xml(result))
+    _write(arguments.junit, lambda: _pages().junit_xml(result))
     report = gate(result, recorded or empty_baseline(result.suite_id))
     _write(arguments.md, lambda: reports.markdown(report))
-    _write(arguments.html, lambda: reports.html_page(report))
+    _write(arguments.html, lambda: _pages().html_page(report))
     undecided = [case.case_id for case in result.cases if case.deterministic is False]
     for name in undecided:
         complain(f"agentloop eval: {name}: a second run of it had another record")
@@ -162,9 +139,9 @@ def _gate(arguments: argparse.Namespace) -> int:
         for finding in report.findings:
             (complain if finding.severity == "error" else _line)(reports.finding_line(finding))
     _write(arguments.json, lambda: reports.gate_json(report))
-    _write(arguments.junit, lambda: reports.junit_xml(result, report.findings))
+    _write(arguments.junit, lambda: _pages().junit_xml(result, report.findings))
     _write(arguments.md, lambda: reports.markdown(report))
-    _write(arguments.html, lambda: reports.html_page(report))
+    _write(arguments.html, lambda: _pages().html_page(report))
     _summarise(report)
     say("PASS" if ok else "FAIL")
     return 0 if ok else 1
@@ -241,7 +218,9 @@ def _branch(baseline: Path) -> str | None:
 
 
 def _record(arguments: argparse.Namespace) -> int:
+    from agentloop.cli.places import find_state, pick_run
     from agentloop.evals.recording import case_of_run
+    from agentloop.tasks import open_memory
 
     memory = open_memory(find_state(arguments.db), read_only=True)
     try:
@@ -276,6 +255,12 @@ def _write(given: str | None, text: Callable[[], str]) -> None:
         path = Path(given)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text(), encoding="utf-8")
+
+
+def _pages() -> ModuleType:
+    from agentloop.evals import pages  # slow to import, and seldom asked for
+
+    return pages
 
 
 def _summarise(report: GateReport) -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from agentloop.evals.baseline import empty_baseline, to_baseline
 from agentloop.evals.gate import gate
 from agentloop.evals.grades import Grade
-from agentloop.evals.reports import bar, gate_json, html_page, junit_xml, markdown, suite_json, text_report
+from agentloop.evals.pages import html_page, junit_xml
+from agentloop.evals.reports import bar, gate_json, markdown, suite_json, text_report
 from agentloop.orchestrator.state import Usage
 from tests.agentloop.evals.cases import result, suite_result
 

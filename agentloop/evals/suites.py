@@ -1,0 +1,37 @@
+"""Suites by name: a Python file with one, its author's code as a test is, or a folder of cases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentloop.errors import TaskError
+from agentloop.evals.cases import EvalSuite
+from agentloop.modules import load_file
+
+__all__ = ("load_suite",)
+
+
+def load_suite(path: Path) -> EvalSuite:
+    """Return the suite of a folder of cases, or the one called ``suite`` in a Python file.
+
+    Args:
+        path: Of a file the ending ``.py`` may be left out.
+
+    Raises:
+        TaskError: There is no such file or folder, it cannot be loaded, or there is no suite in it.
+    """
+    if path.is_dir():
+        from agentloop.evals.files import load_cases  # only here: a start is paid for by every run
+
+        return load_cases(path)
+    file = path if path.suffix or path.is_file() else path.with_suffix(".py")
+    if not file.is_file():
+        raise TaskError(f"there is no suite {str(path)!r}: name a Python file, or a folder of cases")
+    try:
+        module = load_file(f"agentloop_suite_{file.stem}".replace("-", "_"), file.absolute())
+    except (Exception, SystemExit) as error:
+        raise TaskError(f"{file}: {type(error).__name__}: {error}") from error
+    suite = getattr(module, "suite", None)
+    if not isinstance(suite, EvalSuite):
+        raise TaskError(f"{file}: it has no EvalSuite called 'suite'")
+    return suite
