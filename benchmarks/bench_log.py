@@ -114,15 +114,21 @@ def appends(
     n: int,
     batch: int,
     moonshot: float,
+    before: int = 0,
 ) -> None:
     synchronous = "FULL" if durability == "power" else "NORMAL"
     with folder() as place:
         ours = Ours(place / "ours.db", durability)
+        floor, bare = (
+            Raw(place / f"{name}.db", synchronous, bare=name == "bare") for name in ("floor", "bare")
+        )
+        for log in (ours, floor, bare):
+            repeat(log.append, before, batch)()
         us = harness.measure(
             {
                 "ours": repeat(ours.append, n, batch),
-                "floor": repeat(Raw(place / "floor.db", synchronous).append, n, batch),
-                "bare": repeat(Raw(place / "bare.db", synchronous, bare=True).append, n, batch),
+                "floor": repeat(floor.append, n, batch),
+                "bare": repeat(bare.append, n, batch),
             },
             n=n,
             clock="wall",
@@ -351,7 +357,17 @@ def recovery(nodes: int, short: int, long: int, limit_ms: float) -> None:
 
 def main() -> None:
     quick = harness.quick()
-    appends("C1", "durable append, FULL, one event", "power", n=40 if quick else 300, batch=1, moonshot=0.95)
+    # Until a write-ahead log has its full size, each commit also waits for the file to grow; ours
+    # is let grow to 4,000 pages, SQLite's own default is 1,000.
+    appends(
+        "C1",
+        "durable append, FULL, one event",
+        "power",
+        n=40 if quick else 300,
+        batch=1,
+        moonshot=0.95,
+        before=0 if quick else 4_200,
+    )
     appends("C2", "append, NORMAL, one event", "process", n=200 if quick else 2_000, batch=1, moonshot=1.05)
     appends(
         "C3",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from graphstate.errors import ErrorCode, Misuse
 from graphstate.events import GRAPH, Draft, IdGen
-from graphstate.manifest import describe as _describe
 from graphstate.model import Exported, Imported, OnConflict, Recovery
 from graphstate.results import Fail, Ok, Result
 from graphstate.store import MEMORY, LockMode, Store, Unit
@@ -322,7 +321,9 @@ class Adaptogen(Verbs):
 
     def describe(self) -> dict[str, Any]:
         """Return the manifest: verbs with signatures, error codes with hints, tunables."""
-        return _describe()
+        from graphstate.manifest import describe
+
+        return describe()
 
     # memory
     remember = Memory.remember

@@ -94,7 +94,7 @@ class Node(Struct, frozen=True, kw_only=True):
     embedding: tuple[float, ...] | None = None
 
 
-class Edge(Struct, frozen=True, kw_only=True):
+class Edge(Struct, frozen=True, kw_only=True, gc=False):
     """A link. For a dependency, `src` is the prerequisite and `dst` what depends on it."""
 
     id: str
@@ -156,7 +156,7 @@ class Lock(Struct, frozen=True, kw_only=True):
     seq: int
 
 
-class Stat(Struct, frozen=True, kw_only=True):
+class Stat(Struct, frozen=True, kw_only=True, gc=False):
     """What experience says about a node or an edge."""
 
     visits: int = 0
@@ -207,7 +207,7 @@ class Blocked(Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
     reasons: tuple[str, ...]
 
 
-class Breakdown(Struct, frozen=True):
+class Breakdown(Struct, frozen=True, gc=False):
     """The three terms of a score."""
 
     reward: float
@@ -215,7 +215,7 @@ class Breakdown(Struct, frozen=True):
     explore: float
 
 
-class Suggestion(Struct, frozen=True, rename={"from_": "from"}):
+class Suggestion(Struct, frozen=True, gc=False, rename={"from_": "from"}):
     """A legal move with its rank; the best comes first."""
 
     edge_id: str

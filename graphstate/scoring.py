@@ -94,28 +94,26 @@ def rank(
     half_life, strategy, c = tunables["decayHalfLife"], tunables["explore"], tunables["ucbC"]
     log_total = math.log(1 + sum([known.visits for _, known, _ in moves]))
     draws: list[float] = []
-    ranked: list[Suggestion] = []
+    ranked: list[tuple[float, str, Suggestion]] = []
+    log, sqrt = math.log, math.sqrt
     for edge, known, trace in moves:
         visits, ema, reward, explore = known.visits, known.ema, 0.0, 0.0
         if ema and known.rewarded_by is not None:
             reward = faded(ema, moves_of(known.rewarded_by) - known.rewarded_move, half_life)
-        weight = weight_term(edge.weight + edge.learned_weight)
+        prior = edge.weight + edge.learned_weight
+        weight = log(prior if prior > _LEAST_WEIGHT else _LEAST_WEIGHT)
         if strategy == "ucb":
-            explore = c * math.sqrt(log_total / (visits + 1))
+            explore = c * sqrt(log_total / (visits + 1))
         elif strategy == "epsilon":
             draws.append(rand())
             if draws[-1] < tunables["epsilon"]:
                 explore = rand()
                 draws.append(explore)
-        ranked.append(
-            Suggestion(
-                edge.id, edge.src, edge.dst, reward + weight + explore, visits / (visits + 4),
-                trace.effective_enforcement, visits, ema, Breakdown(reward, weight, explore),
-            )
+        edge_id, score = edge.id, reward + weight + explore
+        suggestion = Suggestion(
+            edge_id, edge.src, edge.dst, score, visits / (visits + 4), trace.effective_enforcement, visits, ema,
+            Breakdown(reward, weight, explore),
         )  # fmt: skip
-    ranked.sort(key=_order)
-    return ranked, draws
-
-
-def _order(suggestion: Suggestion) -> tuple[float, str]:
-    return -suggestion.score, suggestion.edge_id
+        ranked.append((-score, edge_id, suggestion))
+    ranked.sort()
+    return [suggestion for _, _, suggestion in ranked], draws

@@ -1,21 +1,28 @@
-"""Guards: conditions on a move, written as text, evaluated without ever running code."""
+"""Guards: conditions on a move, written as text, evaluated without ever running code.
+
+Names are imported on first use: most sessions never see a guard.
+"""
 
 from __future__ import annotations
 
-from graphstate.errors import GuardError
-from graphstate.guards.guard import Evaluation, Guard, compile_guard, eval_guard
-from graphstate.guards.language import CONTEXT, EXAMPLES, GRAMMAR, GUARD_BUDGET, OPERATORS, guide
+from graphstate._lazy import on_first_use
 
-__all__ = (
-    "CONTEXT",
-    "EXAMPLES",
-    "GRAMMAR",
-    "GUARD_BUDGET",
-    "OPERATORS",
-    "Evaluation",
-    "Guard",
-    "GuardError",
-    "compile_guard",
-    "eval_guard",
-    "guide",
-)
+#: Where each public name lives; `__init__.pyi` says the same to type checkers.
+_HOMES = {
+    "graphstate.guards.guard": (
+        "Evaluation",
+        "Guard",
+        "compile_guard",
+        "eval_guard",
+    ),
+    "graphstate.guards.language": (
+        "CONTEXT",
+        "EXAMPLES",
+        "GRAMMAR",
+        "GUARD_BUDGET",
+        "OPERATORS",
+        "guide",
+    ),
+}
+
+__all__, __getattr__, __dir__ = on_first_use(__name__, _HOMES)

@@ -244,9 +244,12 @@ class Log:
             )
             for seq, at, row_id, kind, actor, trust, cause, body, digest in rows
         ]  # fmt: skip
-        for start in range(0, len(values), _AT_ONCE):
-            group = values[start : start + _AT_ONCE]
-            self._db.run(_INSERT[len(group)], [*chain.from_iterable(group)])
+        if len(values) == 1:
+            self._db.run(_INSERT[1], values[0])
+        else:
+            for start in range(0, len(values), _AT_ONCE):
+                group = values[start : start + _AT_ONCE]
+                self._db.run(_INSERT[len(group)], [*chain.from_iterable(group)])
         head = self._heads[stream] = Head(rows[-1].seq, rows[-1].hash)
         return head
 

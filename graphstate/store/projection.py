@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal, TypeAlias
 
+from msgspec import Struct, structs
+
 from graphstate import scoring
 from graphstate._canonical import Json, encode_text
 from graphstate.events import GENESIS, Head, Row
@@ -136,28 +138,19 @@ class CursorState:
         self.nodes, self.moves = nodes, moves
 
 
-class StatState:
-    """A statistic while it changes; the fields of `Stat`, in its order."""
+class StatState(Struct, gc=False):
+    """A statistic while it changes: its key and the fields of `Stat`, in the order of the table."""
 
-    __slots__ = (
-        "blocks", "ema", "failures", "last_seq", "no", "rewarded_by", "rewarded_move", "softs", "successes",
-        "visits",
-    )  # fmt: skip
-
-    def __init__(
-        self, no: int, visits: int = 0, successes: int = 0, failures: int = 0, softs: int = 0, blocks: int = 0,
-        ema: float = 0.0, last_seq: int = 0, rewarded_by: str | None = None, rewarded_move: int = 0,
-    ) -> None:  # fmt: skip
-        self.no = no
-        self.visits, self.successes, self.failures = visits, successes, failures
-        self.softs, self.blocks, self.ema, self.last_seq = softs, blocks, ema, last_seq
-        self.rewarded_by, self.rewarded_move = rewarded_by, rewarded_move
-
-    def values(self) -> tuple[SqlValue, ...]:
-        return (
-            self.no, self.visits, self.successes, self.failures, self.softs, self.blocks, self.ema,
-            self.last_seq, self.rewarded_by, self.rewarded_move,
-        )  # fmt: skip
+    no: int
+    visits: int = 0
+    successes: int = 0
+    failures: int = 0
+    softs: int = 0
+    blocks: int = 0
+    ema: float = 0.0
+    last_seq: int = 0
+    rewarded_by: str | None = None
+    rewarded_move: int = 0
 
     def frozen(self) -> Stat:
         return Stat(
@@ -245,7 +238,7 @@ class Projection:
             self._put(_STATE_PUTS, self._unwritten.items())
             self._unwritten = {}
         if self._changed:
-            self._put(_STAT_PUTS, list(map(StatState.values, self._changed.values())))
+            self._put(_STAT_PUTS, [*map(structs.astuple, self._changed.values())])
             self._changed = {}
 
     def is_ahead(self) -> bool:
@@ -551,7 +544,7 @@ class Projection:
 
     def _touch(self, kind: str, id: str, seq: int) -> StatState | None:
         """Return a statistic to change; None if its node or edge is gone, which learns nothing."""
-        stat = self._stat(kind, id)
+        stat = self._stats[kind].get(id) or self._stat(kind, id)
         if stat is not None:
             stat.last_seq = seq
             self._changed[stat.no] = stat
@@ -596,14 +589,14 @@ class Projection:
 
     def moves(self, actor: str) -> list[tuple[Edge, StatState]]:
         """Return the edges from an actor's cursor, from and to active nodes, with their statistics."""
-        stats, statuses, found = self._stats["edge"], self._status, []
-        for node in self.cursor(actor).nodes:
-            if (statuses.get(node) or self.status(node)) != "active":
-                continue
-            for edge in self._out.get(node) or self.moves_out(node):
-                if (statuses.get(edge.dst) or self.status(edge.dst)) == "active":
-                    found.append((edge, stats.get(edge.id) or self.live_stat(edge.id)))
-        return found
+        stats, statuses, out = self._stats["edge"], self._status, self._out
+        return [
+            (edge, stats.get(edge.id) or self.live_stat(edge.id))
+            for node in (self._cursors.get(actor) or self.cursor(actor)).nodes
+            if (statuses.get(node) or self.status(node)) == "active"
+            for edge in out.get(node) or self.moves_out(node)
+            if (statuses.get(edge.dst) or self.status(edge.dst)) == "active"
+        ]
 
     def status(self, node: str) -> str | None:
         """Return the status of a node, None if there is no such node."""

@@ -14,12 +14,11 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
 from graphstate._canonical import Json, encode
-from graphstate.bundle import Base
 from graphstate.errors import (
     Busy,
     ClosedStore,
@@ -47,6 +46,9 @@ from graphstate.store.readings import checked_clock, checked_random
 from graphstate.store.snapshot import Snapshots, Taken
 from graphstate.store.survey import Flaw, Survey
 from graphstate.store.unit import Unit
+
+if TYPE_CHECKING:
+    from graphstate.bundle import Base
 
 __all__ = ("MAX_EVENT_BYTES", "Adopted", "Store")
 
@@ -93,6 +95,19 @@ def _event_bytes(body: dict[str, Json]) -> bytes:
     return data
 
 
+# Asked anew after a fork only: asking the system costs as much as a part of a suggestion.
+_process = os.getpid()
+
+
+def _forked() -> None:
+    global _process
+    _process = os.getpid()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
 def _system_now() -> int:
     return time.time_ns() // 1_000_000
 
@@ -115,7 +130,7 @@ class Store:
         self._db, self._lock_file, self._key = db, opened.lock, key
         self._survey = Survey(db)
         self._guard = threading.RLock()
-        self._pid = os.getpid()
+        self._pid = _process
         self._on_disk = path != MEMORY
         self._closed = False
         self._broken: str | None = None
@@ -269,13 +284,13 @@ class Store:
     def _enter(self) -> None:
         """Take the lock, if the store may be used at all."""
         # Before the lock: in a fork another thread of the parent may have held it for ever.
-        if self._pid != os.getpid():
+        if self._pid != _process:
             raise ForkedStore(f"{self.path} was opened by process {self._pid}: open it again after a fork")
         self._guard.acquire()
         if self._closed:
             self._guard.release()
             raise ClosedStore(f"{self.path} was closed")
-        if self._db.displaced():
+        if self._on_disk and self._db.displaced():
             self._guard.release()
             raise IntegrityBroken(f"{self.path} was replaced, moved or deleted while it was open")
 
@@ -446,11 +461,12 @@ class Store:
             )
             rows.append(Row(seq, at, row_id, draft.type, actor, trust, cause, body, previous))
             cause = None
-        head = self.log.extend(GRAPH, rows)
+        head, projection = self.log.extend(GRAPH, rows), self.projection
         for row, draft in zip(rows, drafts, strict=True):
-            self.projection.apply(row, draft.body)
-            self._touched_text = self._touched_text or row.type == "NodeUpserted"
-        self.projection.set_applied(head)
+            projection.apply(row, draft.body)
+            if row.type == "NodeUpserted":
+                self._touched_text = True
+        projection.set_applied(head)
         self._news = True
         return rows
 
@@ -709,6 +725,8 @@ class Store:
         before = self.log.first(GRAPH) - 1
         if before <= 0:
             return None
+        from graphstate.bundle import Base
+
         kept = [
             taken for taken in self.snapshots.before(self.log.head(GRAPH).seq) if taken.head.seq >= before
         ]
@@ -829,7 +847,7 @@ class Store:
 
     def close(self) -> None:
         """Close the file. Closing twice is harmless; a unit that is open is lost."""
-        if self._pid != os.getpid() or self._closed:
+        if self._pid != _process or self._closed:
             return
         with self._guard:
             try:
@@ -853,5 +871,5 @@ class Store:
                     self._lock_file.release()
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True) and self._on_disk and self._pid == os.getpid():
+        if not getattr(self, "_closed", True) and self._on_disk and self._pid == _process:
             warnings.warn(f"{self.path} was not closed; nothing is lost", ResourceWarning, 2, self)

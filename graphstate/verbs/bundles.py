@@ -4,18 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from graphstate._canonical import decode
-from graphstate.bundle import (
-    MAX_EVENTS,
-    VERSION,
-    Base,
-    BundleWriter,
-    Fact,
-    Header,
-    records,
-)
 from graphstate.errors import ErrorCode, IntegrityBroken
 from graphstate.events import GENESIS, GRAPH, Draft, Head, Row
 from graphstate.model import Exported, Merged, OnConflict
@@ -25,6 +16,9 @@ from graphstate.store.placing import placed, translated
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
 from graphstate.verbs.verb import Verbs, answer, query, verb
+
+if TYPE_CHECKING:
+    from graphstate.bundle import Base, Fact
 
 __all__ = ("Bundles", "Target")
 
@@ -158,6 +152,8 @@ class _Merge(Verbs):
 
 
 def _write(store: Store, file: BinaryIO) -> Exported:
+    from graphstate.bundle import MAX_EVENTS, VERSION, BundleWriter, Header
+
     base, head = store.base(named=True), store.log.head(GRAPH)
     origin = Head(0, GENESIS) if base is None else base.head
     events, rows = head.seq - origin.seq, sum(1 for _ in _base_rows(store, base))
@@ -185,6 +181,8 @@ def _base_rows(store: Store, base: Base | None) -> Iterator[tuple[str, str]]:
 
 def _proved_rows(store: Store, base: Base | None, origin: Head) -> Iterator[Row]:
     """Yield the rows after the base as long as the chain holds: what is written can be read."""
+    from graphstate.bundle import records
+
     end, proved = origin, base is None
     for row in store.log.read(GRAPH, after=origin.seq):
         if not store.follows(end, row):
@@ -291,6 +289,8 @@ def _rows_of(branch: Store, done: Head, head: Head) -> Iterator[Fact]:
             f"event {done.seq} of {branch.path} was merged, and then the branch was {reason}",
             ErrorCode.CONFLICT,
         )
+    from graphstate.bundle import Fact
+
     end = done
     for row in branch.read(GRAPH, after=done.seq):
         if end.seq == head.seq:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from graphstate import mining, scoring
+from graphstate import scoring
 from graphstate.errors import ErrorCode
 from graphstate.events import GRAPH, Draft
 from graphstate.model import (
@@ -142,6 +142,8 @@ def _age(value: object) -> int:
 
 
 def _garbage(graph: Verbs, min_age: int) -> list[tuple[str, int]]:
+    from graphstate import mining
+
     last = graph.store.log.head(GRAPH).seq - min_age
     return graph.store.survey().garbage(
         kinds=mining.COLLECTED_KINDS, pins=mining.PINS, changed_before=last
@@ -149,6 +151,8 @@ def _garbage(graph: Verbs, min_age: int) -> list[tuple[str, int]]:
 
 
 def _proposals(graph: Verbs, min_age: int) -> list[Proposal]:
+    from graphstate import mining
+
     survey = graph.store.survey()
     threshold = graph.store.projection.tunables()["escalationThreshold"]
     return mining.ranked(

@@ -175,19 +175,15 @@ def candidates(
 
     Reads memory only, and the payloads of both ends where an edge has a guard.
     """
-    projection, plain = graph.store.projection, policy.ALLOWED.trace
+    projection, allowed = graph.store.projection, policy.ALLOWED.trace
     moves = projection.moves(actor)
-    found: list[tuple[Edge, StatState, Trace]] = []
-    zoned, judge = bool(projection.policies.fences()), None
-    for edge, stat in moves:
-        if edge.guard is None and not zoned:
-            found.append((edge, stat, plain))
-            continue
-        judge = judge or Judge(projection, vars)
-        trace = judge.decide(edge).trace
-        if trace.decision != "deny":
-            found.append((edge, stat, trace))
-    return found
+    if not projection.policies.fences():
+        free = [(edge, stat, allowed) for edge, stat in moves if edge.guard is None]
+        if len(free) == len(moves):
+            return free
+    judge = Judge(projection, vars)
+    judged = [(edge, stat, judge.decide(edge).trace) for edge, stat in moves]
+    return [move for move in judged if move[2].decision != "deny"]
 
 
 def denied(graph: Verbs, actor: str, vars: Mapping[str, Json] | None = None) -> list[Blocked]:
@@ -205,9 +201,9 @@ def chosen(
     graph: Verbs, judge: Judge, to: str | None, edge_id: str | None, actor: str, *, head: str | None = None
 ) -> tuple[Edge, Decision]:
     """Return the edge a transition takes and the decision about it, or fail."""
-    projection = graph.store.projection
+    projection, named = graph.store.projection, None
     if edge_id is not None:
-        edge = known_edge(graph.store, edge_id)
+        edge = named = known_edge(graph.store, edge_id)
         if to is not None and to != edge.dst:
             refuse(f"edge {edge_id!r} leads to {edge.dst!r}, not to {to!r}")
         to = edge.dst
@@ -220,12 +216,14 @@ def chosen(
     if head is not None:
         arguments.identifier(head, "head")
         heads = tuple(node for node in heads if node == head)
+    if named is not None:
+        if named.src in heads and named.kind == "transition" and projection.status(named.src) == "active":
+            return named, judge.decide(named)
+        _refuse_no_edge(graph, to, edge_id, heads, head)
     found: list[tuple[Edge, Decision]] = []
     for node in heads:
         if projection.status(node) == "active":
-            for edge in projection.moves_out(node):
-                if edge.dst == to and (edge_id is None or edge.id == edge_id):
-                    found.append((edge, judge.decide(edge)))
+            found += [(edge, judge.decide(edge)) for edge in projection.moves_out(node) if edge.dst == to]
     if not found:
         _refuse_no_edge(graph, to, edge_id, heads, head)
     return found[0] if len(found) == 1 else min(found, key=lambda item: _RANK[item[1].trace.decision])

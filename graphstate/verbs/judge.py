@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from graphstate import guards
 from graphstate._canonical import Json
 from graphstate.errors import GuardError
-from graphstate.guards import GUARD_BUDGET, compile_guard
 from graphstate.model import Edge, Node
 from graphstate.policy import (
     ALLOWED,
@@ -82,10 +82,10 @@ class Judge:
     def report(self, text: str, context: Mapping[str, Any]) -> GuardReport:
         """Return what comes of a guard; what cannot be evaluated has failed."""
         try:
-            guard = compile_guard(text)
+            guard = guards.compile_guard(text)
         except GuardError:
             return GuardReport(text, False, "guard does not compile")
-        budget = min(GUARD_BUDGET, self._units)
+        budget = min(guards.GUARD_BUDGET, self._units)
         found = guard.evaluate(context, budget=budget)
         self._units -= min(found.units, budget)
         if found.exhausted:

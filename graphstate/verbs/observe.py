@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from graphstate import diagrams
-from graphstate.diagrams import Arrow, Box
 from graphstate.errors import Misuse, shown
 from graphstate.events import GRAPH, Row
 from graphstate.model import Changes, HistoryEntry, Metrics
-from graphstate.rendering import picture, summary
 from graphstate.store import Subscription
 from graphstate.store.stored import stored_json
 from graphstate.verbs import arguments
@@ -20,12 +17,17 @@ from graphstate.verbs.intuition import Intuition
 from graphstate.verbs.soundness import violations
 from graphstate.verbs.verb import Verbs, query
 
+if TYPE_CHECKING:
+    from graphstate.diagrams import Arrow, Box
+
 __all__ = ("Observation", "ready_now")
 
 _MAX_SEQ = 2**53
 
 
 def _entry(row: Row) -> HistoryEntry:
+    from graphstate.rendering import summary
+
     body = stored_json(row.body)
     return HistoryEntry(
         seq=row.seq, at=row.at, type=row.type, summary=summary(row.type, body), actor=row.actor, payload=body
@@ -34,6 +36,8 @@ def _entry(row: Row) -> HistoryEntry:
 
 def _parts(graph: Verbs) -> tuple[list[Box], list[Arrow], list[tuple[str, Sequence[str]]]]:
     """What diagrams are made of; a node of several zones is drawn in the smallest."""
+    from graphstate.diagrams import Arrow, Box
+
     projection = graph.store.projection
     zones = sorted(projection.policies.zones(), key=lambda zone: len(zone.members))
     return (
@@ -178,6 +182,8 @@ class Observation(Verbs):
 
         Ready are the nodes whose prerequisites have all been visited, less the visited ones.
         """
+        from graphstate.rendering import picture
+
         projection, log = self.store.projection, self.store.log
         return picture(
             projection.cursor(moving_actor(self, actor)).nodes,
@@ -197,11 +203,15 @@ class Observation(Verbs):
         them to an active one. Zones are frames; a node of several is drawn in the smallest. Cost:
         one pass over nodes and edges.
         """
+        from graphstate import diagrams
+
         return diagrams.mermaid(*_parts(self))
 
     @query
     def to_dot(self) -> str:
         """Return the graph as a digraph for Graphviz, in UTF-8; it shows what `to_mermaid` shows."""
+        from graphstate import diagrams
+
         return diagrams.dot(*_parts(self))
 
     @query

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from graphstate import algorithms
+from graphstate import algorithms, guards
 from graphstate.errors import ErrorCode, GuardError
 from graphstate.events import Draft, is_valid_id
-from graphstate.guards import compile_guard
 from graphstate.model import Edge, EdgeKind, Enforcement, Topology
 from graphstate.results import Ok, Result
 from graphstate.store import Store
@@ -211,7 +210,7 @@ def _link(
 
 def _compiled(guard: object) -> str:
     try:
-        return compile_guard(guard).text
+        return guards.compile_guard(guard).text
     except GuardError as error:
         refuse(f"guard: {error}", ErrorCode.GUARD_PARSE_ERROR)
 

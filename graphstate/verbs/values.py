@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from graphstate import guards
 from graphstate._canonical import Json
 from graphstate.errors import ErrorCode, GuardError, shown
-from graphstate.guards import compile_guard
 from graphstate.store import Store
 from graphstate.tunables import refusal
 from graphstate.verbs import arguments
@@ -88,7 +88,7 @@ def check_edge(
 
 def _guard(value: Json) -> None:
     try:
-        compile_guard(value)  # its bound is in characters, and its own
+        guards.compile_guard(value)  # its bound is in characters, and its own
     except GuardError as error:
         refuse(f"the guard {shown(value)} does not compile: {error}", ErrorCode.GUARD_PARSE_ERROR)
 

@@ -176,7 +176,10 @@ def _make(
             cause = kwargs.get("cause")
             if kwargs.get("actor") is not None:
                 identifier(kwargs["actor"], "actor")
-            result = _answered_before(store, name, cause) or method(self, *args, **kwargs)
+            if cause is None and store.failed is None:
+                result = method(self, *args, **kwargs)
+            else:
+                result = _answered_before(store, name, cause) or method(self, *args, **kwargs)
             if isinstance(result, Ok) and not result.repeated:
                 if cause is not None:
                     _keep_answer(store, name, str(cause), result.value)

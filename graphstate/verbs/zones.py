@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from graphstate import algorithms
+from graphstate import algorithms, guards
 from graphstate.errors import ErrorCode, GuardError
 from graphstate.events import Draft
-from graphstate.guards import compile_guard
 from graphstate.model import Enforcement, Zone, ZoneProposal
 from graphstate.results import Ok, Result
 from graphstate.store import Store
@@ -251,7 +250,7 @@ def _matching(graph: Verbs, seed: str, predicate: str | None) -> tuple[str, ...]
     if predicate is None or predicate == "":
         return tuple(nodes)
     try:
-        compile_guard(predicate)
+        guards.compile_guard(predicate)
     except GuardError as error:
         refuse(f"predicate: {error}", ErrorCode.GUARD_PARSE_ERROR)
     judge, source = Judge(projection, None), projection.node(start)

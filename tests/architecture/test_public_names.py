@@ -97,12 +97,6 @@ def test_no_module_has_a_name_that_says_nothing(module: Module) -> None:
     assert not {"utils", "util", "helpers", "common", "base", "manager", "misc"} & set(module.name.split("."))
 
 
-def test_the_public_names_of_graphstate_are_complete_and_sorted() -> None:
-    imported = {name for name, value in vars(graphstate).items() if _is_public(name, value)}
-    assert set(graphstate.__all__) == imported
-    assert list(graphstate.__all__) == sorted(graphstate.__all__, key=_as_ruff_sorts)
-
-
 @pytest.mark.parametrize("package", LAZY, ids=lambda module: module.name)
 def test_a_package_that_imports_on_first_use_says_the_same_in_its_stub(package: Module) -> None:
     stub = ast.parse(package.path.with_suffix(".pyi").read_text("utf-8"))
@@ -146,15 +140,6 @@ def _homes(package: Module) -> dict[str, str]:
     assigned = [node for node in package.tree.body if isinstance(node, ast.Assign)]
     (table,) = [node.value for node in assigned if ast.unparse(node).startswith("_HOMES = {")]
     return {name: home for home, names in ast.literal_eval(table).items() for name in names}
-
-
-def _is_public(name: str, value: object) -> bool:
-    return not name.startswith("_") and not isinstance(value, ModuleType) and name != "annotations"
-
-
-def _as_ruff_sorts(name: str) -> tuple[int, str]:
-    """Constants first, then classes, then functions."""
-    return (0 if name.isupper() else 1 if name[0].isupper() else 2), name
 
 
 @pytest.mark.parametrize("facade", FACADES, ids=lambda module: module.__name__)

@@ -192,3 +192,41 @@ def test_a_full_memory_starts_afresh_and_changes_no_answer(monkeypatch: pytest.M
             return graph.cursor(), graph.suggest(), stats, graph.render()
 
     assert life(7) == life(1_000_000)
+
+
+CHANGES: dict[str, Callable[[Adaptogen], Any]] = {
+    "another edge": lambda graph: graph.link("n0", "n5", id="more"),
+    "an edge changed": lambda graph: graph.link("n0", "n7", id="e0", upsert=True),
+    "a weight": lambda graph: graph.link("n0", "n1", id="e0", weight=9, upsert=True),
+    "a guard": lambda graph: graph.link("n0", "n1", id="e0", guard="vars.ok == true", upsert=True),
+    "an edge removed": lambda graph: graph.unlink("e0"),
+    "a mode": lambda graph: graph.set_enforcement("e0", "hard"),
+    "a target archived": lambda graph: graph.archive("n1"),
+    "the start archived": lambda graph: graph.archive("n0"),
+    "a node merged": lambda graph: graph.merge_states("n1", "n2"),
+    "a reward": lambda graph: graph.reward(1, edge_id="e0"),
+    "weights learned": lambda graph: (graph.reward(1, edge_id="e0"), graph.reweight())[1],
+    "a zone": lambda graph: graph.define_zone("island", ["n1"]),
+    "a move": lambda graph: graph.step(),
+    "another cursor": lambda graph: graph.set_cursor(["n0", "n3"]),
+    "a rollback": lambda graph: (graph.checkpoint("here"), graph.archive("n1"), graph.rollback("here"))[2],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_remembered_follows_every_change(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "g.db"
+    with Adaptogen.open(path, seed=False) as graph:
+        with graph.unit():
+            for i in range(8):
+                graph.remember(f"n{i}")
+            for i in range(8):
+                graph.link(f"n{i}", f"n{(i + 1) % 8}", id=f"e{i}")
+                graph.link(f"n{i}", f"n{(i + 2) % 8}", id=f"f{i}")
+            graph.set_cursor(["n0"])
+        graph.suggest()  # from here on it is remembered
+        CHANGES[change](graph).unwrap()
+        graph.suggest()
+        with Adaptogen.open(path, read_only=True) as fresh:
+            assert graph.suggest() == fresh.suggest()
+            assert graph.legal_moves() == fresh.legal_moves()

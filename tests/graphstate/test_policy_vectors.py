@@ -210,14 +210,13 @@ def test_one_verb_has_one_budget_for_all_its_guards(make: Make) -> None:
 
 
 def test_a_stored_guard_that_no_longer_compiles_denies(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphstate import GuardError
-    from graphstate.verbs import judge
+    from graphstate import GuardError, guards
 
     def refuse(text: str) -> None:
         raise GuardError("another grammar")
 
     graph = guarded(make, "soft")
-    monkeypatch.setattr(judge, "compile_guard", refuse)
+    monkeypatch.setattr(guards, "compile_guard", refuse)
     trace = graph.explain_transition("b", vars=OK).unwrap()
     assert trace.decision == "deny"
     assert trace.reasons == ("guard does not compile: vars.ok == true",)

@@ -113,7 +113,7 @@ def test_f1_death_at_every_write(disk: Path, chunk: int, durability: str) -> Non
     total = writes(durability)
     assert total > 200
     # At level `process` the positions are the same but for the syncs, so a few of them are enough.
-    step = CHUNKS * (1 if FULL else 2 if durability == "power" else 8)
+    step = CHUNKS * (1 if FULL else 3 if durability == "power" else 12)
     for number in range(1 + chunk, total + 1, step):
         place = folder(disk, number)
         acknowledged = killed(place / "g.db", number, torn=number % 2 == 0, durability=durability)

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
-from graphstate.guards import GUARD_BUDGET, Evaluation, GuardError, compile_guard
+from graphstate.errors import GuardError
+from graphstate.guards import GUARD_BUDGET, Evaluation, compile_guard
 from tests.properties import guard_reference
 from tests.strategies import guard_contexts, guard_texts, guards
 
