@@ -9,6 +9,7 @@ import msgspec
 
 from agentloop.evals.baseline import BASELINE_VERSION, Baseline, BaselineCase, rounded
 from agentloop.evals.grades import weighted_mean
+from agentloop.evals.paths import word_diff
 from agentloop.evals.running import CaseResult, SuiteResult
 
 __all__ = ("Finding", "FindingKind", "GateReport", "Severity", "gate")
@@ -116,7 +117,10 @@ def _known(case: CaseResult, recorded: BaselineCase, tolerance: float, strict: b
 
 def _drift(case: CaseResult, recorded: BaselineCase) -> str | None:
     if case.fingerprint != recorded.fingerprint:
-        return f"it went another way: {recorded.fingerprint} → {case.fingerprint or 'none'}"
+        text = f"it went another way: {recorded.fingerprint} → {case.fingerprint or 'none'}"
+        if recorded.path and case.path:
+            text += f": {word_diff(recorded.path.split(), case.path.split())}"
+        return text
     if recorded.fingerprint2 is not None and case.fingerprint2 != recorded.fingerprint2:
         return f"its calls or its end came out otherwise: {recorded.fingerprint2} → {case.fingerprint2}"
     return None

@@ -38,6 +38,8 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     usage: Usage
     fingerprint: str
     fingerprint2: str = ""
+    #: As of `RunView.path`.
+    path: str = ""
     tags: tuple[str, ...] = ()
     #: Why there was no run to grade.
     error: str | None = None
@@ -160,6 +162,7 @@ async def run_case(case: EvalCase, *, twice: bool = False, store: LedgerStore | 
         usage=view.usage,
         fingerprint=view.fingerprint,
         fingerprint2=view.fingerprint2,
+        path=view.path,
         tags=tuple(case.tags),
         deterministic=same,
     )

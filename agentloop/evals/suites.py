@@ -8,14 +8,16 @@ from agentloop.errors import TaskError
 from agentloop.evals.cases import EvalSuite
 from agentloop.modules import load_file
 
-__all__ = ("load_suite",)
+__all__ = ("load_suite", "suite_file")
+
+
+def suite_file(path: Path) -> Path:
+    """Return the path of a suite; of a Python file the ending may be left out."""
+    return path if path.suffix or path.exists() else path.with_suffix(".py")
 
 
 def load_suite(path: Path) -> EvalSuite:
     """Return the suite of a folder of cases, or the one called ``suite`` in a Python file.
-
-    Args:
-        path: Of a file the ending ``.py`` may be left out.
 
     Raises:
         TaskError: There is no such file or folder, it cannot be loaded, or there is no suite in it.
@@ -24,7 +26,7 @@ def load_suite(path: Path) -> EvalSuite:
         from agentloop.evals.files import load_cases  # only here: a start is paid for by every run
 
         return load_cases(path)
-    file = path if path.suffix or path.is_file() else path.with_suffix(".py")
+    file = suite_file(path)
     if not file.is_file():
         raise TaskError(f"there is no suite {str(path)!r}: name a Python file, or a folder of cases")
     try:
