@@ -165,6 +165,12 @@ _HOMES = {
         "Grader",
         "grader",
     ),
+    "agentloop.evals.live": (
+        "LiveCase",
+        "LiveResult",
+        "LiveSuite",
+        "run_live",
+    ),
     "agentloop.evals.recording": (
         "case_of_run",
         "view_run",

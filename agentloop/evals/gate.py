@@ -25,6 +25,7 @@ FindingKind: TypeAlias = Literal[
     "criticality-removed",
     "trajectory-drift",
     "nondeterministic",
+    "asynchronous-grader",
     "new-case",
     "aggregate-regression",
 ]
@@ -112,7 +113,7 @@ def _known(case: CaseResult, recorded: BaselineCase, tolerance: float, strict: b
         yield _finding("criticality-removed", "error", name, "it was critical, and is not any more")
     if not fell and (drift := _drift(case, recorded)):
         yield _finding("trajectory-drift", "error" if strict else "warning", name, drift)
-    yield from _same_twice(case)
+    yield from _may_differ(case)
 
 
 def _drift(case: CaseResult, recorded: BaselineCase) -> str | None:
@@ -131,13 +132,17 @@ def _new(case: CaseResult) -> Iterator[Finding]:
     if case.critical and not case.passed:
         text = f"a critical case fails ({case.score:.3f}){_why(case)}"
         yield _finding("critical-failure", "error", case.case_id, text)
-    yield from _same_twice(case)
+    yield from _may_differ(case)
 
 
-def _same_twice(case: CaseResult) -> Iterator[Finding]:
+def _may_differ(case: CaseResult) -> Iterator[Finding]:
     if case.deterministic is False:
         text = "a second run of it had another record"
         yield _finding("nondeterministic", "error", case.case_id, text)
+    awaited = [grade.grader_id for grade in case.grades if grade.awaited]
+    if awaited:
+        text = f"{', '.join(awaited)} had to be waited for: a judge belongs in a live suite"
+        yield _finding("asynchronous-grader", "error", case.case_id, text)
 
 
 def _why(case: CaseResult) -> str:

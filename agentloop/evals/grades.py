@@ -28,6 +28,8 @@ class Grade(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
     reason: str
     #: Anything else worth keeping, as JSON.
     detail: Any = None
+    #: The grader was waited for, so what it says may be otherwise next time. Filled in as above.
+    awaited: bool = False
 
 
 GradeOf: TypeAlias = Callable[[RunView], Grade | Awaitable[Grade]]
@@ -48,6 +50,11 @@ class Grader:
 
     def __post_init__(self) -> None:
         check_weight(f"grader {self.id!r}", self.weight)
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether it has to be waited for, as far as its function says; then no gate takes it."""
+        return inspect.iscoroutinefunction(self.grade)
 
 
 def grader(id: str, grade: GradeOf, *, weight: float = 1) -> Grader:
@@ -83,12 +90,14 @@ async def grade_run(graders: Sequence[Grader], view: RunView) -> tuple[Grade, ..
 
 
 async def _ask(one: Grader, view: RunView) -> Grade:
+    awaited = False
     try:
         given = one.grade(view)
-        grade = await given if inspect.isawaitable(given) else given
+        awaited = inspect.isawaitable(given)
+        grade = _checked(await given if inspect.isawaitable(given) else given)
     except Exception as error:
-        return _broken(f"grader threw: {type(error).__name__}: {error!s:.500}")
-    return _checked(grade)
+        grade = _broken(f"grader threw: {type(error).__name__}: {error!s:.500}")
+    return msgspec.structs.replace(grade, awaited=awaited)
 
 
 def _checked(grade: Any) -> Grade:

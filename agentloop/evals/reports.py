@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -14,11 +14,15 @@ from agentloop.evals.gate import Finding, GateReport, Severity
 from agentloop.evals.grades import Grade
 from agentloop.evals.running import CaseResult, SuiteResult
 
+if TYPE_CHECKING:
+    from agentloop.evals.live import Interval, LiveResult, LiveRun
+
 __all__ = (
     "bar",
     "failing",
     "finding_line",
     "gate_json",
+    "live_report",
     "mark",
     "markdown",
     "suite_json",
@@ -53,6 +57,28 @@ def _lines(result: SuiteResult) -> Iterator[str]:
         yield f"  critical failures: {', '.join(result.critical_failures)}"
 
 
+def live_report(result: LiveResult) -> str:
+    """Return the report of a live suite for a terminal, several lines."""
+    lines = ["", f"{result.suite_id} — live, {result.total_tokens} tokens"]
+    for case in result.cases:
+        skipped = f", {case.skipped} not begun" if case.skipped else ""
+        passed = f"{case.passed} of {len(case.runs)} passed{skipped}"
+        lines.append(f"  {_interval(case.score)}  {case.case_id}: {passed}")
+        for one in case.runs:
+            told = (
+                [f"error: {one.error}"]
+                if one.error
+                else [f"✗ {g.grader_id}: {g.reason}" for g in failing(one)]
+            )
+            lines += [f"         {one.seed}: {line}" for line in told]
+    lines.append(f"  {_interval(result.score)}  of all cases; 95 % of draws lie between")
+    return "\n".join(lines)
+
+
+def _interval(score: Interval | None) -> str:
+    return "—" if score is None else f"{score.mean:.3f} ({score.low:.3f} to {score.high:.3f})"
+
+
 def mark(case: CaseResult) -> str:
     """Return the word for how a case came out; ``FAIL*`` is a critical one."""
     if case.passed:
@@ -60,7 +86,7 @@ def mark(case: CaseResult) -> str:
     return "FAIL*" if case.critical else "FAIL"
 
 
-def failing(case: CaseResult) -> list[Grade]:
+def failing(case: CaseResult | LiveRun) -> list[Grade]:
     """Return the grades that are not acceptable."""
     return [grade for grade in case.grades if not grade.passed]
 
@@ -155,7 +181,7 @@ def _json(data: Any) -> str:
     return json.dumps(msgspec.to_builtins(data), indent=2, ensure_ascii=False) + "\n"
 
 
-def suite_json(result: SuiteResult) -> str:
+def suite_json(result: SuiteResult | LiveResult) -> str:
     """Return a result as JSON."""
     return _json(result)
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from agentloop.errors import TaskError
 from agentloop.evals.cases import EvalSuite
 from agentloop.modules import load_file
 
-__all__ = ("load_suite", "suite_file")
+if TYPE_CHECKING:
+    from agentloop.evals.live import LiveSuite
+
+__all__ = ("load_live", "load_suite", "suite_file")
 
 
 def suite_file(path: Path) -> Path:
@@ -26,14 +31,33 @@ def load_suite(path: Path) -> EvalSuite:
         from agentloop.evals.files import load_cases  # only here: a start is paid for by every run
 
         return load_cases(path)
+    module = _module(path)
+    suite = getattr(module, "suite", None)
+    if not isinstance(suite, EvalSuite):
+        more = ", only a live one, which no gate asks" if hasattr(module, "live") else ""
+        raise TaskError(f"{path}: it has no EvalSuite called 'suite'{more}")
+    return suite
+
+
+def load_live(path: Path) -> LiveSuite:
+    """Return the live suite called ``live`` in a Python file.
+
+    Raises:
+        TaskError: There is no such file, it cannot be loaded, or there is no live suite in it.
+    """
+    from agentloop.evals.live import LiveSuite  # as above
+
+    live = getattr(_module(path), "live", None)
+    if not isinstance(live, LiveSuite):
+        raise TaskError(f"{path}: it has no LiveSuite called 'live'")
+    return live
+
+
+def _module(path: Path) -> ModuleType:
     file = suite_file(path)
     if not file.is_file():
         raise TaskError(f"there is no suite {str(path)!r}: name a Python file, or a folder of cases")
     try:
-        module = load_file(f"agentloop_suite_{file.stem}".replace("-", "_"), file.absolute())
+        return load_file(f"agentloop_suite_{file.stem}".replace("-", "_"), file.absolute())
     except (Exception, SystemExit) as error:
         raise TaskError(f"{file}: {type(error).__name__}: {error}") from error
-    suite = getattr(module, "suite", None)
-    if not isinstance(suite, EvalSuite):
-        raise TaskError(f"{file}: it has no EvalSuite called 'suite'")
-    return suite

@@ -24,7 +24,7 @@ from agentloop.evals.baseline import Baseline, empty_baseline, read_baseline, to
 from agentloop.evals.cases import EvalSuite
 from agentloop.evals.gate import GateReport, gate
 from agentloop.evals.running import CaseResult, SuiteResult, run_suite
-from agentloop.evals.suites import load_suite
+from agentloop.evals.suites import load_live, load_suite
 
 __all__ = ("execute",)
 
@@ -42,6 +42,11 @@ _FLAGS: Final = {
     "out": ("record",),
     "allow_failing": ("baseline",),
     "strict_trajectory": ("gate",),
+    "strict": ("run", "gate", "baseline"),
+    "md": ("run", "gate"),
+    "html": ("run", "gate"),
+    "junit": ("run", "gate"),
+    "seeds": ("live",),
 }
 
 
@@ -49,19 +54,24 @@ class _HarnessFailed(Exception):
     """A suite could not be loaded or run."""
 
 
+class _Refused(Exception):
+    """What is asked for is not done with such a suite."""
+
+
 def execute(arguments: argparse.Namespace) -> int:
     """Do what is asked; return the exit code."""
     action: str = arguments.action
     for flag, actions in _FLAGS.items():
         if action not in actions and getattr(arguments, flag) not in (None, False):
-            complain(
-                f"agentloop eval {action}: --{flag.replace('_', '-')} is for eval {' and '.join(actions)}"
-            )
+            complain(f"agentloop eval {action}: --{flag.replace('_', '-')} is for eval {', '.join(actions)}")
             return 2
     try:
         return _ACTIONS[action](arguments)
     except (AgentLoopError, BrokenPipeError):
         raise  # the program tells them as those of any command
+    except _Refused as refused:
+        complain(f"agentloop eval {action}: {refused}")
+        return 2
     except Exception as error:
         if arguments.debug:
             raise
@@ -73,9 +83,12 @@ def execute(arguments: argparse.Namespace) -> int:
 # ----------------------------------------------------------------------------------- suites
 
 
-def _played(arguments: argparse.Namespace) -> SuiteResult:
+def _played(arguments: argparse.Namespace, *, gated: bool = False) -> SuiteResult:
+    """Run the suite; one that is gated, or recorded to be, has no graders that must be waited for."""
     try:
         suite = load_suite(Path(arguments.suite))
+        if gated:
+            _check_graders(suite)
         if arguments.strict:
             return _strictly(suite, arguments.parallel)
         return anyio.run(lambda: run_suite(suite, parallel=arguments.parallel))
@@ -83,6 +96,16 @@ def _played(arguments: argparse.Namespace) -> SuiteResult:
         raise _HarnessFailed(str(error)) from error
     except (AgentLoopError, OSError, subprocess.SubprocessError) as error:
         raise _HarnessFailed(f"{type(error).__name__}: {error}") from error
+
+
+def _check_graders(suite: EvalSuite) -> None:
+    for case in suite.cases:
+        for one in case.graders:
+            if one.asynchronous:
+                raise _Refused(
+                    f"{case.id}: {one.id} is asynchronous, and what had to be waited for may be otherwise "
+                    "next time: put it into a live suite ('agentloop eval live')"
+                )
 
 
 def _strictly(suite: EvalSuite, parallel: int) -> SuiteResult:
@@ -125,7 +148,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _gate(arguments: argparse.Namespace) -> int:
     recorded = _recorded(arguments)
-    result = _played(arguments)
+    result = _played(arguments, gated=True)
     _say(reports.text_report(result))
     if recorded is None:
         complain(
@@ -135,9 +158,11 @@ def _gate(arguments: argparse.Namespace) -> int:
     expected = recorded or empty_baseline(result.suite_id)
     report = gate(result, expected, strict_trajectory=arguments.strict_trajectory)
     ok = report.ok and (recorded is not None or not result.failed)
-    if recorded is not None:
-        for finding in report.findings:
-            (complain if finding.severity == "error" else _line)(reports.finding_line(finding))
+    for finding in report.findings:
+        if finding.severity == "error":
+            complain(reports.finding_line(finding))
+        elif recorded is not None:
+            _line(reports.finding_line(finding))
     _write(arguments.json, lambda: reports.gate_json(report))
     _write(arguments.junit, lambda: _pages().junit_xml(result, report.findings))
     _write(arguments.md, lambda: reports.markdown(report))
@@ -158,7 +183,7 @@ def _baseline(arguments: argparse.Namespace) -> int:
         )
         return 2
     before = _recorded(arguments)
-    result = _played(arguments)
+    result = _played(arguments, gated=True)
     _say(reports.text_report(result))
     if result.failed and not arguments.allow_failing:
         complain("agentloop eval baseline: cases fail: --allow-failing records them all the same")
@@ -215,6 +240,20 @@ def _branch(baseline: Path) -> str | None:
     except OSError:
         return None
     return done.stdout.strip() or None
+
+
+def _live(arguments: argparse.Namespace) -> int:
+    """Measure; there is nothing to pass. 3 only if the suite cannot be loaded."""
+    from agentloop.evals.live import run_live
+
+    try:
+        live = load_live(Path(arguments.suite))
+    except TaskError as error:
+        raise _HarnessFailed(str(error)) from error
+    result = anyio.run(lambda: run_live(live, seeds=arguments.seeds, parallel=arguments.parallel))
+    _say(reports.live_report(result))
+    _write(arguments.json, lambda: reports.suite_json(result))
+    return 0
 
 
 def _record(arguments: argparse.Namespace) -> int:
@@ -283,6 +322,7 @@ _ACTIONS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
     "run": _run,
     "gate": _gate,
     "baseline": _baseline,
+    "live": _live,
     "record": _record,
     "help": _help,
 }

@@ -166,6 +166,59 @@ def test_a_damaged_baseline_exits_with_3(tmp_path: Path) -> None:
     assert agentloop("eval", "gate", cwd=tmp_path).returncode == 3
 
 
+LIVE = """
+from agentloop import EvalCase, EvalSuite, Grade, LiveCase, LiveSuite, ScriptedProvider, grader
+
+async def judge(run):
+    return Grade(score=0.5, passed=False, reason="so-so")
+
+script = [{"say": "the answer"}]
+graders = [grader("judge", judge)]
+live = LiveSuite(
+    id="models", seeds=2,
+    cases=[LiveCase(id="one", goal="go", provider=lambda seed: ScriptedProvider(script), graders=graders)],
+)
+"""
+JUDGED = (
+    LIVE
+    + """
+suite = EvalSuite(id="judged", cases=[EvalCase(id="one", goal="go", script=script, graders=graders)])
+"""
+)
+
+
+def test_a_live_suite_is_measured_and_never_gated(tmp_path: Path) -> None:
+    path = write_suite(tmp_path)
+    path.write_text(LIVE)
+    done = agentloop("eval", "live", "--json", "live.json", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "0.500 (0.500 to 0.500)  one: 0 of 2 passed" in done.stdout
+    assert len(json.loads((tmp_path / "live.json").read_text())["cases"][0]["runs"]) == 2
+    assert "0 of 3 passed" in agentloop("eval", "live", "--seeds", "3", cwd=tmp_path).stdout
+    gated = agentloop("eval", "gate", cwd=tmp_path)
+    assert (gated.returncode, gated.stdout) == (3, "")
+    assert "only a live one, which no gate asks" in gated.stderr
+    write_suite(tmp_path)
+    assert agentloop("eval", "live", cwd=tmp_path).returncode == 3
+    assert agentloop("eval", "live", "--strict", cwd=tmp_path).returncode == 2
+
+
+@pytest.mark.parametrize("words", [("gate",), ("baseline", "--force")])
+def test_graders_that_must_be_waited_for_are_refused_before_anything_is_run(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    path = write_suite(tmp_path)
+    path.write_text(JUDGED)
+    done = agentloop("eval", *words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "one: judge is asynchronous" in done.stderr
+    path.write_text(JUDGED.replace('"judge", judge)', '"judge", lambda run: judge(run))'))
+    hidden = agentloop("eval", "gate", cwd=tmp_path)
+    assert hidden.returncode == 1
+    assert "error asynchronous-grader: one: judge had to be waited for" in hidden.stderr
+    assert agentloop("eval", "run", cwd=tmp_path).returncode == 1
+
+
 COUNTING = """
 from agentloop.evals.cases import EvalCase, EvalSuite
 from agentloop.evals.graders import ends_as
