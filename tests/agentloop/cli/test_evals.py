@@ -250,6 +250,39 @@ def test_w43_w44_strict_runs_twice_and_replays_in_a_fresh_process(tmp_path: Path
     assert "had another record" in strict.stderr
 
 
+BENDING = """
+import msgspec
+from agentloop import EvalCase, EvalSuite, ends_as, replays_exactly
+from agentloop.orchestrator import driver, folding
+
+reduce = driver.reduce
+
+def stingy(state, event, config):
+    budget = msgspec.structs.replace(config.budget, max_steps=1)
+    return reduce(state, event, msgspec.structs.replace(config, budget=budget))
+
+# What this file does to the library holds in this process only.
+driver.reduce = folding.reduce = stingy
+script = [{"say": ""}, {"say": "done"}]
+suite = EvalSuite(
+    id="bending",
+    cases=[EvalCase(id="one", goal="go", script=script, graders=[ends_as("halted"), replays_exactly()])],
+)
+"""
+
+
+def test_w43_strict_finds_a_case_that_fails_in_the_fresh_process_only(tmp_path: Path) -> None:
+    write_suite(tmp_path).write_text(BENDING)
+    assert agentloop("eval", "run", cwd=tmp_path).returncode == 0
+    words = ("eval", "gate", "--strict", "--junit", "gate.xml")
+    strict = agentloop(*words, cwd=tmp_path)
+    assert strict.returncode == 1
+    assert "bending — 0 passed, 1 failed" in strict.stdout
+    assert "error: it does not replay in a fresh process: entry " in strict.stdout
+    assert "error nondeterministic: one: " in strict.stderr
+    assert "does not replay in a fresh process" in (tmp_path / "gate.xml").read_text()
+
+
 def test_a_run_of_a_task_becomes_a_case_that_gates(tmp_path: Path) -> None:
     task = write_task(tmp_path, WORKS)
     assert agentloop("run", task, cwd=task).returncode == 0
