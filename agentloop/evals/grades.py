@@ -13,7 +13,7 @@ import msgspec
 from agentloop.errors import AgentLoopConfigError
 from agentloop.evals.views import RunView
 
-__all__ = ("Grade", "Grader", "grade_run", "grader", "weighted_mean")
+__all__ = ("Grade", "Grader", "grade_run", "grader", "score_of", "weighted_mean")
 
 
 class Grade(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -76,6 +76,12 @@ def weighted_mean(scored: Sequence[tuple[float, float]], *, empty: float) -> flo
     """Return the mean of scores with their weights; ``empty`` where nothing weighs anything."""
     total = math.fsum(weight for _, weight in scored)
     return math.fsum(score * weight for score, weight in scored) / total if total else empty
+
+
+def score_of(graders: Sequence[Grader], grades: Sequence[Grade]) -> float:
+    """Return the mean of the grades with the weights of their graders; 0 where nothing weighs anything."""
+    scored = [(grade.score, one.weight) for grade, one in zip(grades, graders, strict=True)]
+    return weighted_mean(scored, empty=0.0)
 
 
 async def grade_run(graders: Sequence[Grader], view: RunView) -> tuple[Grade, ...]:

@@ -15,8 +15,8 @@ import msgspec
 
 from agentloop._numbers import check_count
 from agentloop.determinism import Mulberry32
-from agentloop.errors import AgentLoopConfigError
-from agentloop.evals.grades import Grade, Grader, grade_run, weighted_mean
+from agentloop.evals.cases import check_cases
+from agentloop.evals.grades import Grade, Grader, grade_run, score_of, weighted_mean
 from agentloop.evals.views import RunStatus, view_file
 from agentloop.ledger.memory import MemoryLedgerStore
 from agentloop.orchestrator.assembly import PassthroughAssembler
@@ -82,12 +82,7 @@ class LiveSuite:
         check_count("seeds", self.seeds, 1)
         if self.max_total_tokens is not None:
             check_count("max_total_tokens", self.max_total_tokens, 1)
-        ids = [case.id for case in self.cases]
-        if len({*ids}) != len(ids):
-            raise AgentLoopConfigError(f"suite {self.id!r} has two cases of one id: {', '.join(sorted(ids))}")
-        for case in self.cases:
-            if not case.graders:
-                raise AgentLoopConfigError(f"case {case.id!r} has no graders: it would pass whatever happens")
+        check_cases(self.id, self.cases)
 
 
 class LiveRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -190,17 +185,7 @@ async def run_live(
     async with anyio.create_task_group() as tasks:
         for _ in range(min(parallel, times * len(suite.cases))):
             tasks.start_soon(work)
-    cases = [
-        _sum_up(case.id, [runs[key] for n in range(1, times + 1) if (key := (case.id, n)) in runs], times)
-        for case in suite.cases
-    ]
-    groups = [[one.score for one in case.runs] for case in cases if case.runs]
-    return LiveResult(
-        suite_id=suite.id,
-        cases=tuple(cases),
-        score=bootstrap(groups, seed=suite.id) if groups else None,
-        total_tokens=spent,
-    )
+    return _sum_up(suite, runs, times)
 
 
 async def _run(case: LiveCase, seed: str, store: LedgerStore) -> LiveRun:
@@ -222,20 +207,29 @@ async def _run(case: LiveCase, seed: str, store: LedgerStore) -> LiveRun:
     return LiveRun(
         seed=seed,
         passed=all(grade.passed for grade in grades),
-        score=weighted_mean(
-            [(grade.score, one.weight) for grade, one in zip(grades, case.graders, strict=True)], empty=0
-        ),
+        score=score_of(case.graders, grades),
         grades=grades,
         outcome_status=view.status,
         usage=view.usage,
     )
 
 
-def _sum_up(case_id: str, runs: Sequence[LiveRun], times: int) -> LiveCaseResult:
-    return LiveCaseResult(
-        case_id=case_id,
-        runs=tuple(runs),
-        score=bootstrap([[one.score for one in runs]], seed=case_id) if runs else None,
-        passed=sum(one.passed for one in runs),
-        skipped=times - len(runs),
+def _sum_up(suite: LiveSuite, runs: Mapping[tuple[str, int], LiveRun], times: int) -> LiveResult:
+    cases: list[LiveCaseResult] = []
+    for case in suite.cases:
+        own = [runs[case.id, number] for number in range(1, times + 1) if (case.id, number) in runs]
+        told = LiveCaseResult(
+            case_id=case.id,
+            runs=tuple(own),
+            score=bootstrap([[one.score for one in own]], seed=case.id) if own else None,
+            passed=sum(one.passed for one in own),
+            skipped=times - len(own),
+        )
+        cases.append(told)
+    groups = [[one.score for one in case.runs] for case in cases if case.runs]
+    return LiveResult(
+        suite_id=suite.id,
+        cases=tuple(cases),
+        score=bootstrap(groups, seed=suite.id) if groups else None,
+        total_tokens=sum(one.usage.total_tokens for one in runs.values()),
     )

@@ -10,7 +10,7 @@ import msgspec
 from agentloop._numbers import check_count
 from agentloop.determinism import ManualClock, Mulberry32, SequentialIds
 from agentloop.evals.cases import EvalCase, EvalSuite
-from agentloop.evals.grades import Grade, grade_run, weighted_mean
+from agentloop.evals.grades import Grade, grade_run, score_of, weighted_mean
 from agentloop.evals.views import RunStatus, RunView, view_file
 from agentloop.ledger.memory import MemoryLedgerStore
 from agentloop.orchestrator.config import read_config
@@ -150,11 +150,10 @@ async def run_case(case: EvalCase, *, twice: bool = False, store: LedgerStore | 
     except Exception as error:
         return _blown_up(case, error)
     grades = await grade_run(case.graders, view)
-    scored = [(grade.score, one.weight) for grade, one in zip(grades, case.graders, strict=True)]
     return CaseResult(
         case_id=case.id,
         passed=all(grade.passed for grade in grades),
-        score=weighted_mean(scored, empty=0.0),
+        score=score_of(case.graders, grades),
         critical=case.critical,
         weight=case.weight,
         grades=grades,

@@ -115,7 +115,7 @@ async def test_reports_say_how_sure_one_can_be() -> None:
 
 
 async def test_suites_that_cannot_be_are_refused() -> None:
-    with pytest.raises(AgentLoopConfigError, match="two cases of one id"):
+    with pytest.raises(AgentLoopConfigError, match="two cases called"):
         LiveSuite(id="s", cases=[live(), live()])
     with pytest.raises(AgentLoopConfigError, match="no graders"):
         LiveSuite(id="s", cases=[LiveCase(id="x", goal="go", provider=Answers, graders=())])
