@@ -165,6 +165,12 @@ _HOMES = {
         "Grader",
         "grader",
     ),
+    "agentloop.evals.live": (
+        "LiveCase",
+        "LiveResult",
+        "LiveSuite",
+        "run_live",
+    ),
     "agentloop.evals.recording": (
         "case_of_run",
         "view_run",
@@ -317,7 +323,7 @@ _HOMES = {
         "Redactor",
         "Secret",
     ),
-    "agentloop.replays": (
+    "agentloop.reproduction": (
         "Divergence",
         "ReplayReport",
         "replay",

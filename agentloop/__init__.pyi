@@ -117,6 +117,10 @@ from agentloop.evals.graders import within_tool_calls as within_tool_calls
 from agentloop.evals.grades import Grade as Grade
 from agentloop.evals.grades import Grader as Grader
 from agentloop.evals.grades import grader as grader
+from agentloop.evals.live import LiveCase as LiveCase
+from agentloop.evals.live import LiveResult as LiveResult
+from agentloop.evals.live import LiveSuite as LiveSuite
+from agentloop.evals.live import run_live as run_live
 from agentloop.evals.recording import case_of_run as case_of_run
 from agentloop.evals.recording import view_run as view_run
 from agentloop.evals.running import CaseResult as CaseResult
@@ -229,9 +233,9 @@ from agentloop.ports import TokenUsage as TokenUsage
 from agentloop.ports import ToolSpec as ToolSpec
 from agentloop.redact import Redactor as Redactor
 from agentloop.redact import Secret as Secret
-from agentloop.replays import Divergence as Divergence
-from agentloop.replays import ReplayReport as ReplayReport
-from agentloop.replays import replay as replay
+from agentloop.reproduction import Divergence as Divergence
+from agentloop.reproduction import ReplayReport as ReplayReport
+from agentloop.reproduction import replay as replay
 from agentloop.resumes import fork as fork
 from agentloop.resumes import resume as resume
 from agentloop.schemas import ArgumentSchema as ArgumentSchema

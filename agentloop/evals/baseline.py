@@ -55,6 +55,7 @@ class BaselineCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     critical: bool
     fingerprint: str
     fingerprint2: str | None = None
+    path: str | None = None
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -137,6 +138,7 @@ def _expected(case: CaseResult) -> BaselineCase:
         critical=case.critical,
         fingerprint=case.fingerprint,
         fingerprint2=case.fingerprint2 or None,
+        path=case.path or None,
     )
 
 

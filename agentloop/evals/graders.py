@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 from agentloop._canonical import Json
 from agentloop.errors import AgentLoopConfigError
 from agentloop.evals.grades import Grade, Grader, grader
+from agentloop.evals.paths import word_diff
 from agentloop.evals.views import RunStatus, RunView
 from agentloop.orchestrator.state import Usage
 from agentloop.patterns import Pattern
@@ -108,7 +109,10 @@ def calls_tools(names: Sequence[str], order: Order = "subsequence") -> Grader:
 
     def grade(run: RunView) -> Grade:
         score = score_of(wanted, run.tool_sequence)
-        return Grade(score=score, passed=score == 1, reason=f"called {_path(run.tool_sequence)}")
+        reason = f"called {_path(run.tool_sequence)}"
+        if score < 1 and order != "set":
+            reason += f": {word_diff(wanted, run.tool_sequence)}"
+        return Grade(score=score, passed=score == 1, reason=reason)
 
     return grader(f"calls-tools:{order}:{'>'.join(wanted)}", grade)
 
@@ -163,7 +167,7 @@ def trajectory_close_to(reference: Sequence[str], threshold: float = 0.8) -> Gra
         most = max(len(wanted), len(run.tool_sequence))
         distance = edit_distance(wanted, run.tool_sequence)
         score = 1 - distance / most if most else 1.0
-        reason = f"distance {distance} of {most}: called {_path(run.tool_sequence)}"
+        reason = f"distance {distance} of {most}: {word_diff(wanted, run.tool_sequence) or 'no tools'}"
         return Grade(score=score, passed=score >= threshold, reason=reason)
 
     return grader(f"trajectory-close-to:{len(wanted)}", grade)

@@ -49,7 +49,7 @@ from agentloop.orchestrator.paging import PagedTools
 from agentloop.orchestrator.reducer import MAX_SUMMARIES
 from agentloop.orchestrator.registry import Allowance, ToolRun, render_value
 from agentloop.orchestrator.streaming import Batcher, Partial, wire_frame
-from agentloop.orchestrator.timing import time_limit
+from agentloop.orchestrator.timing import TimeLimits
 from agentloop.outcome import (
     Err,
     Ok,
@@ -83,6 +83,9 @@ class Effects:
         for execution in driver.before.executions.values():
             self._tools.keep(execution)
         self._limiter: anyio.CapacityLimiter | None = None
+        self.limits = TimeLimits(driver.options.clock)
+        # As `isinstance` of the protocol would say, which is slower than a whole model call of a script.
+        self._streams = hasattr(driver.options.provider, "stream")
         #: Runs made by the calls of the batch so far, which its event will account for.
         self._children: list[ChildRun] = []
 
@@ -188,18 +191,16 @@ class Effects:
 
     async def _call_model(self, effect: CallModel) -> Event:
         timeout_ms = self._options.config.model_timeout_ms
-        answers: list[Event] = []
-        async with time_limit(self._options.clock, timeout_ms):
-            answers.append(await self._ask(effect))
-        if not answers:
+        answer = await self.limits.within(timeout_ms, self._ask(effect))
+        if answer is None:
             text = f"the model did not answer within {timeout_ms} ms"
             error = transient("model.timeout", text, detail={"timeoutMs": timeout_ms}, source="provider")
             return ModelFailed(at=self._driver.now(), error=error)
-        return answers[0]
+        return answer
 
     async def _ask(self, effect: CallModel) -> Event:
         provider = self._options.provider
-        if isinstance(provider, StreamingProvider):
+        if self._streams:
             event: Event | None = None
             async with aclosing(self.frames(effect)) as said:
                 async for item in said:
@@ -407,18 +408,18 @@ class Effects:
             allowance=self._allowance(),
             children=children,
         )
-        results: list[Result[Json]] = []
-        async with time_limit(options.clock, timeout_ms):
-            try:
-                results.append(await self._tools.invoke(keyed, run))
-            except Exception as error:
-                results.append(Err(to_error(error, source=f"tool:{call.name}")))
-        if not results:
+        result = await self.limits.within(timeout_ms, self._answer(keyed, run))
+        if result is None:
             text = f"{call.name} did not answer within {timeout_ms} ms"
             detail = {"timeoutMs": timeout_ms}
             return Err(transient("tool.timeout", text, detail=detail, source=f"tool:{call.name}"))
-        result = results[0]
         return result if isinstance(result, Ok) else Err(self._driver.ingress.error(result.error))
+
+    async def _answer(self, call: ToolCall, run: ToolRun) -> Result[Json]:
+        try:
+            return await self._tools.invoke(call, run)
+        except Exception as error:
+            return Err(to_error(error, source=f"tool:{call.name}"))
 
 
 class _Said:

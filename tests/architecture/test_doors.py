@@ -28,6 +28,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "aiostream": ("agentloop.streams.operators", "agentloop.streams.bridges"),
     "toktok": ("agentloop.context.tokens",),
     "snowballstemmer": ("agentloop.context.words",),
+    "pytest": ("agentloop.evals.plugin", "agentloop.evals.collection"),
     "asyncio": ("agentloop.streams.operators",),
     "trio": (),
     "sqlite3": (),

@@ -22,7 +22,8 @@ from agentloop.evals.baseline import (
 from agentloop.evals.cases import EvalSuite
 from agentloop.evals.gate import FindingKind, GateReport, gate
 from agentloop.evals.graders import calls_tools, ends_as
-from agentloop.evals.running import CaseResult, SuiteResult, run_suite
+from agentloop.evals.grades import Grade, grader
+from agentloop.evals.running import CaseResult, SuiteResult, run_case, run_suite
 from agentloop.tools import Tool
 from tests.agentloop.evals.cases import case, gives, result, suite_result
 
@@ -151,6 +152,26 @@ def test_w44_a_case_that_is_not_the_same_twice() -> None:
     new = gate(suite_result(result(deterministic=False)), empty_baseline("suite"))
     assert kinds(new) == ["new-case", "nondeterministic"]
     assert against(result(), result(deterministic=True)).findings == ()
+
+
+def test_a_grader_that_had_to_be_waited_for_closes_the_gate() -> None:
+    judge = Grade(grader_id="judge", score=1, passed=True, reason="good", awaited=True)
+    report = against(result(), result(grades=(judge,)))
+    assert (report.ok, kinds(report)) == (False, ["asynchronous-grader"])
+    assert "judge had to be waited for" in report.findings[0].message
+    new = gate(suite_result(result(grades=(judge,))), empty_baseline("suite"))
+    assert (new.ok, kinds(new)) == (False, ["new-case", "asynchronous-grader"])
+
+
+@pytest.mark.anyio
+async def test_it_is_told_of_any_function_that_gives_something_to_wait_for() -> None:
+    async def answer(run: object) -> Grade:
+        return Grade(score=1, passed=True, reason="good")
+
+    plain, hidden = grader("judge", answer), grader("judge", lambda run: answer(run))
+    assert (plain.asynchronous, hidden.asynchronous, gives(1).asynchronous) == (True, False, False)
+    found = await run_case(case("one", plain, hidden, gives(1)))
+    assert [grade.awaited for grade in found.grades] == [True, True, False]
 
 
 def test_a_score_that_rose_is_told_and_harmless() -> None:
