@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from agentloop._canonical import Json
+from agentloop._numbers import check_count, check_share
 from agentloop.errors import AgentLoopConfigError
 from agentloop.evals.grades import Grade, Grader, grader
 from agentloop.evals.paths import word_diff
@@ -160,7 +161,13 @@ def visits_phase(phase: str, should: bool = True) -> Grader:
 
 
 def trajectory_close_to(reference: Sequence[str], threshold: float = 0.8) -> Grader:
-    """The tools called are, by edit distance, close to these."""
+    """The tools called are, by edit distance, close to these.
+
+    Raises:
+        TypeError: The threshold is no number.
+        ValueError: It is not from 0 to 1.
+    """
+    check_share("threshold", threshold)
     wanted = [*reference]
 
     def grade(run: RunView) -> Grade:
@@ -213,6 +220,7 @@ def budget_score(actual: float, limit: float, curve: Curve = "linear") -> float:
 def _within(name: str, counter: str, limit: int, curve: Curve) -> Grader:
     if curve not in ("linear", "hyperbolic"):
         raise AgentLoopConfigError(f"{name}: the curve is 'linear' or 'hyperbolic', not {curve!r}")
+    check_count("limit", limit, 0)
 
     def grade(run: RunView) -> Grade:
         actual = getattr(run.usage, counter)

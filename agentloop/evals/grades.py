@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from agentloop._numbers import check_amount
 from agentloop.errors import AgentLoopConfigError
 from agentloop.evals.views import RunView
 
@@ -68,8 +69,10 @@ def check_weight(owner: str, weight: float) -> None:
     Raises:
         AgentLoopConfigError: Names the owner.
     """
-    if not (math.isfinite(weight) and weight >= 0):
-        raise AgentLoopConfigError(f"the weight of {owner} is a number of at least 0, not {weight!r}")
+    try:
+        check_amount(f"the weight of {owner}", weight)
+    except (TypeError, ValueError) as error:
+        raise AgentLoopConfigError(str(error)) from None
 
 
 def weighted_mean(scored: Sequence[tuple[float, float]], *, empty: float) -> float:
