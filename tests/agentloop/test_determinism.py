@@ -82,10 +82,9 @@ def test_v008_a_manual_clock_stands_still() -> None:
 
 @pytest.mark.anyio
 async def test_v008_a_long_sleep_takes_no_time() -> None:
-    clock, began = ManualClock(), time.monotonic()
-    await clock.sleep_ms(30_000)
-    assert clock.now_ms() == 30_000
-    assert time.monotonic() - began < 1
+    clock = ManualClock()
+    await clock.sleep_ms(30_000_000)  # would be a night
+    assert clock.now_ms() == 30_000_000
     clock = ManualClock(500)
     await clock.sleep_ms(-100)
     assert clock.now_ms() == 500
