@@ -289,6 +289,8 @@ def _too_deep(text: str, limit: int) -> bool:
 
 
 def _has_long_int(data: bytes) -> bool:
+    if len(data) <= MAX_INT_DIGITS:
+        return False
     # A number that long covers two neighbours of every sample taken at half its length.
     return bool(re.search(_TWO_DIGITS, data[:: MAX_INT_DIGITS // 2]) and re.search(_LONG_INT, data))
 

@@ -15,6 +15,7 @@ from agentloop.evals.views import RunView, view_file
 from agentloop.ledger.reader import Entry, RunLedger
 from agentloop.loop.resumption import LIMITS
 from agentloop.orchestrator.events import (
+    BudgetExceeded,
     ContextAssembled,
     Event,
     ModelFailed,
@@ -25,6 +26,7 @@ from agentloop.orchestrator.events import (
     ToolStarted,
 )
 from agentloop.orchestrator.ledger import FileEntry, RunFile, read_run_file
+from agentloop.orchestrator.phases import Phase
 from agentloop.orchestrator.recording import DRIVER
 from agentloop.ports import LedgerStore
 
@@ -69,9 +71,7 @@ async def case_of_run(store: LedgerStore, run: str, /, *, id: str | None = None)
     ledger = RunLedger(store, run)
     name = id or run.replace("/", "-")
     orchestrated = ledger.opened.get("driver") == DRIVER
-    made = (
-        _of_file(read_run_file(store, run), ledger.opened) if orchestrated else _of_loop([*ledger.entries()])
-    )
+    made = _of_file(read_run_file(store, run), ledger) if orchestrated else _of_loop([*ledger.entries()])
     case = CaseFile(
         version=CASE_VERSION,
         id=name,
@@ -114,14 +114,14 @@ def _graders(view: RunView) -> Iterable[GraderLine]:
 # ---------------------------------------------------------------------------- orchestrated runs
 
 
-def _of_file(file: RunFile, opened: Mapping[str, Any]) -> dict[str, Any]:
+def _of_file(file: RunFile, ledger: RunLedger) -> dict[str, Any]:
     writing = {entry.event.call.name for entry in file.entries if isinstance(entry.event, ToolStarted)}
     return {
         "goal": file.goal,
         "config": msgspec.to_builtins(file.config),
-        "script": tuple(_turns(file.entries)),
-        "tools": {name: name not in writing for name in opened.get("tools") or ()},
-        "results": tuple(_result(execution) for execution in file.executions),
+        "script": (*_turns(file.entries), *_hanging_turn(file)),
+        "tools": {name: name not in writing for name in ledger.opened.get("tools") or ()},
+        "results": tuple(_results(file, ledger)),
         "windows": tuple(_windows(entry.event for entry in file.entries)),
     }
 
@@ -150,6 +150,39 @@ def _said(event: ModelSucceeded) -> dict[str, Any]:
             for call in event.message.tool_calls
         ]
     return turn | {"usage": msgspec.to_builtins(event.usage), "stopReason": event.stop_reason}
+
+
+def _out_of_time(file: RunFile) -> Phase | None:
+    """Return what was under way when the time of the run was up."""
+    last = file.entries[-1]
+    late = isinstance(last.event, BudgetExceeded) and last.event.error.code == "budget.wall_clock"
+    return last.from_phase if late else None
+
+
+def _beyond(file: RunFile) -> int:
+    """Return a wait that is not over before the time is up."""
+    return (file.config.budget.max_wall_clock_ms or 0) + 1
+
+
+def _hanging_turn(file: RunFile) -> Iterable[dict[str, Any]]:
+    if _out_of_time(file) is Phase.MODEL:
+        yield {"say": "", "waitMs": _beyond(file)}
+
+
+def _results(file: RunFile, ledger: RunLedger) -> Iterable[RecordedResult]:
+    """Yield what the calls gave, those of a batch that was cut off too, and what never came back."""
+    recorded = [
+        msgspec.convert(entry.data["result"], ToolExecution)
+        for entry in ledger.entries()
+        if entry.kind == "fact.tool_result"
+    ]
+    yield from map(_result, recorded)
+    if _out_of_time(file) is Phase.TOOLS:
+        answered = {execution.call.id for execution in recorded}
+        asked = [entry.event for entry in file.entries if isinstance(entry.event, ModelSucceeded)][-1]
+        for call in asked.message.tool_calls:
+            if call.id not in answered:
+                yield RecordedResult(name=call.name, args=call.arguments, wait_ms=_beyond(file))
 
 
 def _result(execution: ToolExecution) -> RecordedResult:

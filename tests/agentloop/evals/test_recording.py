@@ -9,16 +9,20 @@ from typing import Any
 import anyio
 import pytest
 
+from agentloop.determinism import ManualClock
 from agentloop.errors import RunNotFound, TaskError
 from agentloop.evals.files import load_case, load_cases, read_case
 from agentloop.evals.recording import case_of_run, view_run
 from agentloop.evals.running import play_case, run_case
+from agentloop.factories import create_agent_loop, create_looping_agent_loop
 from agentloop.ledger.memory import MemoryLedgerStore
+from agentloop.orchestrator.options import Deps
 from agentloop.orchestrator.providers import ChunkedProvider, ScriptedProvider
 from agentloop.orchestrator.runtime import run
 from agentloop.outcome import Err, correctable
 from agentloop.tools import Tool
 from tests.agentloop.evals.test_loops import ASK, SAY, loop_case, verdict
+from tests.agentloop.loop.scenes import loop_options, yes
 from tests.evals.suite import suite
 
 pytestmark = pytest.mark.anyio
@@ -94,6 +98,100 @@ async def test_loops_become_cases(change: Any) -> None:
     second = await play_case(made.case())
     assert (second.usage, second.output) == (first.usage, first.output)
     assert second.tool_calls == first.tool_calls
+
+
+OUT_OF_TIME: dict[str, tuple[list[dict[str, Any]], int, str]] = {
+    "model": ([{"say": "late", "waitMs": 5_000}], 0, "model->halted"),
+    "streamed": ([SAY | {"waitMs": 5_000}], 0, "model->halted"),
+    "tool": ([ASK, SAY], 5_000, "tools->halted"),
+    "the third tool": ([ASK, ASK, ASK, SAY], 400, "tools->halted"),
+    "between": ([ASK | {"waitMs": 600}, SAY], 400, "observe->halted"),
+    "wait": (
+        [{"failWith": {"class": "transient", "code": "m.x", "message": "x"}}, SAY],
+        0,
+        "backoff->halted",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OUT_OF_TIME)
+async def test_runs_that_were_out_of_time_are_so_again(name: str) -> None:
+    turns, takes_ms, last = OUT_OF_TIME[name]
+    store, clock = MemoryLedgerStore(), ManualClock()
+
+    async def search(**arguments: Any) -> str:
+        await clock.sleep_ms(takes_ms)
+        return "found"
+
+    provider: Any = ScriptedProvider(turns, clock=clock)
+    result = await run(
+        "go",
+        provider=ChunkedProvider(provider) if name == "streamed" else provider,
+        tools=[Tool(name="search", handler=search, read_only=True)],
+        ledger=store,
+        run_id="late",
+        deps=Deps(clock=clock),
+        config={"budget": {"maxWallClockMs": 200 if name == "wait" else 1_000}},
+    )
+    assert result.outcome.error is not None
+    assert (result.outcome.error.code, result.ledger.phase_trace[-1]) == ("budget.wall_clock", last)
+    await again(store, "late")
+
+
+async def test_of_calls_that_were_cut_off_those_that_came_back_have_their_results() -> None:
+    store, clock = MemoryLedgerStore(), ManualClock()
+
+    async def write(ms: int) -> str:
+        await clock.sleep_ms(ms)
+        return "written"
+
+    calls = [{"name": "write", "args": {"ms": 10}}, {"name": "write", "args": {"ms": 9_000}}]
+    await run(
+        "go",
+        provider=ScriptedProvider([{"say": "", "callTools": calls}]),
+        tools=[Tool(name="write", handler=write)],
+        ledger=store,
+        run_id="late",
+        deps=Deps(clock=clock),
+        config={"budget": {"maxWallClockMs": 1_000}},
+    )
+    made = await again(store, "late")
+    assert [(one.content, one.wait_ms) for one in made.results] == [("written", 10), ("", 1_001)]
+
+
+async def test_a_loop_whose_turn_takes_too_long_does_so_again() -> None:
+    store = MemoryLedgerStore()
+
+    async def hang(prompt: Any, ctx: Any) -> str:
+        await anyio.sleep_forever()
+        return ""
+
+    loop = create_agent_loop(
+        **loop_options(hang, lambda prompt, ctx: ""), ledger=store, run_id="late", turn_timeout_ms=1
+    )
+    await loop.run()
+    view = view_run(store, "late")
+    assert (view.status, view.error_code) == ("failed", "loop.error")
+    made = await again(store, "late")
+    assert "failWith" in made.script[0]
+
+
+async def test_an_inner_run_of_a_looping_run_becomes_a_case_and_the_outer_one_does_not() -> None:
+    store = MemoryLedgerStore()
+    answers = iter(["first", "second"])
+    loop = create_looping_agent_loop(
+        **loop_options(lambda prompt, ctx: next(answers), lambda prompt, ctx: yes()),
+        should_continue=lambda result, index: index == 0,
+        ledger=store,
+        run_id="outer",
+    )
+    await loop.run()
+    for number, said in ((1, "first"), (2, "second")):
+        made = await case_of_run(store, f"outer/{number}")
+        assert (made.id, made.subject, made.script[0]["say"]) == (f"outer-{number}", "loop", said)
+        assert (await run_case(made.case(), twice=True)).passed
+    with pytest.raises(TaskError, match="one loop or one orchestrated"):
+        await case_of_run(store, "outer")
 
 
 async def test_a_run_that_was_cancelled_is_refused() -> None:
