@@ -16,6 +16,7 @@ from graphstate._canonical import decode
 from graphstate.activation.composite import composite, shares
 from graphstate.activation.decay import factor
 from graphstate.activation.spreading import MAX_DEPTH, Link, spread
+from graphstate.errors import shown
 from graphstate.model import Pulse, PulseHit, Trust
 from graphstate.store import Store
 from graphstate.store.activation import SUPERSEDED_BY
@@ -133,12 +134,12 @@ _DIRECTION: Mapping[str, Direction] = {"out": "out", "in": "in", "both": "both"}
 def _gains(edge_types: Iterable[str] | Mapping[str, float] | None) -> Mapping[str, float] | None:
     if edge_types is None:
         return None
-    if isinstance(edge_types, str):
-        refuse("edge_types must be a list of types, or an object of gains by type, not a text")
-    gains = edge_types if isinstance(edge_types, Mapping) else dict.fromkeys(edge_types, 1.0)
+    if isinstance(edge_types, str) or not isinstance(edge_types, Iterable):
+        refuse(f"edge_types must be a list of types, or an object of gains by type, not {shown(edge_types)}")
+    gains = edge_types.items() if isinstance(edge_types, Mapping) else ((name, 1.0) for name in edge_types)
     return {
         arguments.text(name, "an edge type", arguments.MAX_LABEL): arguments.number(gain, "a gain", least=0, most=1)
-        for name, gain in gains.items()
+        for name, gain in gains
     }  # fmt: skip
 
 

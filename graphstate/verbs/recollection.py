@@ -296,6 +296,8 @@ class Recollection(Verbs):
         places, pins = arguments.limit(limit, 10), arguments.identifiers(pinned, "pinned")
         budget = None if token_budget is None else arguments.number(token_budget, "token_budget", least=0)
         share = arguments.number(diversity, "diversity", least=0, most=1)
+        arguments.function(cost_of, "cost_of")
+        arguments.function(similarity_of, "similarity_of")
         where, depth = context_of(context), places
         if budget is not None or share or density:
             most = self.store.projection.surroundings.present(SMALL + 1, where, fallback=context_fallback)
@@ -427,6 +429,8 @@ def _asked(graph: Verbs, query: str | Sequence[float], vector: Sequence[float] |
 
 def _habituated(store: Store, amounts: Mapping[str, float], gain: float, now: int) -> dict[str, float]:
     # A score is what a memory gained and still has, so it tells how often that was lately.
+    if not gain:
+        return dict(amounts)
     facts = store.projection.surroundings.facts(amounts, context=None, as_of=None)
     curves = store.projection.activations.curves
     return {node: amount / (1 + facts[node].presence(now, curves) / gain) for node, amount in amounts.items()}
