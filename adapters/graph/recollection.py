@@ -12,7 +12,7 @@ from adapters.graph.learning import shown_id, zone_of
 from adapters.graph.memory import GraphMemory
 from adapters.graph.names import actor_of
 from agentloop._canonical import encode_text
-from agentloop.context.memory import MemoryQuery, MemoryRecord, is_met, lowest_trust
+from agentloop.context.memory import MemoryQuery, MemoryRecord, is_met
 from agentloop.context.words import WordRule
 from graphstate import Adaptogen, Node
 
@@ -126,5 +126,5 @@ class GraphWorkingMemory(GraphMemory):
             text=text[:_TEXT],
             created_at=node.created_at,
             tags=tuple(node.tags),
-            trust=lowest_trust(self._writers(node)),
+            trust=node.trust,
         )
