@@ -391,6 +391,8 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             "reads",
             (),
             (
+                Flag("present", "show which memories are present instead, whenever that changes", SWITCH),
+                Flag("context", "with --present: as they are in this context", TEXT),
                 Flag("after", "begin behind this event; with the next one if absent", COUNT),
                 Flag("interval-ms", "how often to look, 10 to 60000, 500 if absent", COUNT),
                 Flag("limit", "end after so many events", COUNT),

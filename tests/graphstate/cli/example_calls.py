@@ -42,7 +42,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         ),
     ),
     "changes": ("1", "--cuts", "0", "--limit", "2"),
-    "watch": ("--after", "0", "--limit", "1", "--interval-ms", "10"),
+    "watch": ("--present", "--context", "x", "--after", "0", "--limit", "1", "--interval-ms", "10"),
     "graph": (),
     "dot": (),
     "orient": ("--vars", "{}"),
