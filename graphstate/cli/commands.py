@@ -656,6 +656,24 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             ),
         ),
         Command(
+            "spread",
+            "what some nodes warm up around them, the warmest first",
+            "reads",
+            (Word("seeds", "ids, comma-separated", NAMES),),
+            (
+                Flag("limit", "at most so many, 20 if absent", COUNT),
+                Flag("depth", "edges that activation spreads over", COUNT),
+                Flag("decay", "0 to 1: what one edge leaves", NUMBER),
+                Flag("fan-beta", "0 to 1: how far neighbours share, 0.5 if absent", NUMBER),
+                Flag(
+                    "edge-types",
+                    "follow these alone: kinds, and labels of references, comma-separated",
+                    NAMES,
+                ),
+                Flag("direction", "out, in or both; out if absent", TEXT),
+            ),
+        ),
+        Command(
             "working-memory",
             "the memories that belong into a context window now, and why",
             "changes with --log",

@@ -27,6 +27,7 @@ from graphstate.model import (
     Ranked,
     Recognition,
     Showing,
+    Spread,
     Window,
     WindowItem,
 )
@@ -41,7 +42,7 @@ from graphstate.verbs.activation import Activating, context_of, state_of
 from graphstate.verbs.arguments import refuse
 from graphstate.verbs.embedding import query_vector
 from graphstate.verbs.memory import known
-from graphstate.verbs.pulsing import SUPPRESSED, Ask, asked, by_meaning, by_words, search
+from graphstate.verbs.pulsing import MAX_SEEDS, SUPPRESSED, Ask, asked, by_meaning, by_words, search, warmed
 from graphstate.verbs.verb import Verbs, query, verb
 
 __all__ = ("Recollection",)
@@ -94,7 +95,7 @@ def _keep(store: Store, retrieval: str) -> None:
 
 
 class Recollection(Verbs):
-    """pulse, absorb, working_memory, recognise, explain."""
+    """pulse, absorb, spread, working_memory, recognise, explain."""
 
     __slots__ = ()
 
@@ -250,6 +251,48 @@ class Recollection(Verbs):
         ]
         self.record(*drafts, actor=actor, cause=cause)
         return Ok(Absorbed(pulse=found, amounts=amounts))
+
+    @query
+    def spread(
+        self,
+        seeds: Iterable[str] | Mapping[str, float],
+        *,
+        limit: int | None = None,
+        depth: int | None = None,
+        decay: float | None = None,
+        fan_beta: float = 0.5,
+        edge_types: Iterable[str] | Mapping[str, float] | None = None,
+        direction: Direction = "out",
+    ) -> Spread:
+        """Return what some nodes warm up around them, summed over all ways there.
+
+        A seed that is no node warms nothing up. What is suppressed or superseded is reached and
+        passes nothing on, but to its successor. Nothing is remembered or reinforced.
+
+        Args:
+            seeds: Ids, or an object of a strength from 0 to 1 for each; at most 1,000.
+            limit: The warmest so many, 0 to 1,000, default 20.
+            depth: Edges a way may have, 0 to 8; default the tunable ``spreadDepth``.
+            decay: This and what follows as in `pulse`.
+
+        Raises:
+            VerbFailed: InvalidInput.
+        """
+        strengths = seeds.values() if isinstance(seeds, Mapping) else None
+        ids = arguments.identifiers(seeds, "seeds")
+        if len(ids) > MAX_SEEDS:
+            refuse(f"{len(ids)} seeds, more than the {MAX_SEEDS} allowed")
+        ask = asked(
+            self.store, "", limit=limit, depth=depth, decay=decay, fan_beta=fan_beta, edge_types=edge_types,
+            direction=direction,
+        )  # fmt: skip
+        given = [1.0] * len(ids) if strengths is None else strengths
+        begins = {
+            node: arguments.number(strength, f"the strength of {node}", least=0, most=1)
+            for node, strength in zip(ids, given, strict=True)
+            if self.store.projection.status(node) is not None
+        }
+        return warmed(self.store, begins, ask)
 
     @_searches
     @query

@@ -100,6 +100,9 @@ def test_the_graph_signal_of_a_search_is_the_sum_over_all_walks(
             [1, 0], depth=depth, decay=decay, fan_beta=beta, edge_types=gains, direction=direction, limit=1_000,
             include_superseded=True, gamma=0,
         )  # fmt: skip
+        alone = graph.spread(
+            seeds, depth=depth, decay=decay, fan_beta=beta, edge_types=gains, direction=direction, limit=1_000
+        )
     expected = walks(
         edges, seeds, suppressed | set(successor), successor, gains=gains, direction=direction, depth=depth,
         decay=decay, beta=beta,
@@ -108,4 +111,6 @@ def test_the_graph_signal_of_a_search_is_the_sum_over_all_walks(
     assert told == pytest.approx(
         dict.fromkeys(seeds, 0.0) | {name: min(1.0, value) for name, value in expected.items()}, abs=1e-6
     )
-    assert not found.truncated
+    assert dict(alone.reached) == pytest.approx(expected, abs=1e-6)
+    assert list(alone.reached) == sorted(alone.reached, key=lambda name: (-alone.reached[name], name))
+    assert (alone.found, alone.truncated, found.truncated) == (len(expected), False, False)

@@ -68,6 +68,10 @@ ORDINARY: Mapping[str, dict[str, Any]] = {
         "depth": 2, "decay": 0.5, "fan_beta": 0.5, "edge_types": ["transition"], "direction": "both", "gamma": 1,
         "normalise": True,
     },
+    "spread": {
+        "seeds": {"a": 1, "b": 0.5}, "limit": 3, "depth": 2, "decay": 0.5, "fan_beta": 0.5,
+        "edge_types": {"transition": 0.5}, "direction": "out",
+    },
     "working_memory": {
         "limit": 3, "min_score": 0.1, "context": "x", "context_fallback": True, "token_budget": 100, "cost_of": None,
         "diversity": 0.5, "similarity_of": None, "pinned": ["b"], "density": True, "include_superseded": True,

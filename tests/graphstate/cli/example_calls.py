@@ -113,6 +113,22 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         *("--depth", "1", "--edge-types", "transition", "--direction", "both", "--threshold", "0.1"),
         *("--gain", "0.1", "--habituate", "--cause", "22nd"),
     ),
+    "spread": (
+        *(
+            "a,b",
+            "--limit",
+            "3",
+            "--depth",
+            "1",
+            "--decay",
+            "0.5",
+            "--fan-beta",
+            "0",
+            "--edge-types",
+            "transition",
+        ),
+        *("--direction", "both"),
+    ),
     "working-memory": (
         *("5", "--min-score", "0.1", "--context", "x", "--context-fallback", "--token-budget", "500"),
         *("--diversity", "0.3", "--pinned", "a,b", "--density", "--include-superseded", "--log"),
