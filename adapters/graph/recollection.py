@@ -108,7 +108,9 @@ class GraphWorkingMemory(GraphMemory):
                 if node is not None:
                     yield pulse.retrieval_id, node
         if not asked or self._fill:
-            window = graph.working_memory(limit=limit, context=context, context_fallback=True, log=True)
+            window = graph.working_memory(
+                limit=limit, scope=self._task, context=context, context_fallback=True, log=True
+            )
             for item in window.items:
                 if item.node is not None:
                     yield window.retrieval_id, item.node

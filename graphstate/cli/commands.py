@@ -680,6 +680,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             (Word("limit", "how many, 10 if absent", COUNT, optional=True),),
             (
                 Flag("min-score", "only what is more present", NUMBER),
+                _SCOPE,
                 _CONTEXT,
                 Flag("context-fallback", "what was never seen in it counts as it does everywhere", SWITCH),
                 Flag("token-budget", "what all of them may cost together", COUNT),

@@ -301,6 +301,7 @@ class Recollection(Verbs):
         *,
         limit: int | None = None,
         min_score: float = 0.0,
+        scope: str = GLOBAL,
         context: str | None = None,
         context_fallback: bool = False,
         token_budget: float | None = None,
@@ -322,6 +323,7 @@ class Recollection(Verbs):
         Args:
             limit: 0 to 1,000, default 10.
             min_score: Only what is more present than this.
+            scope: Whose weights a verdict on the window moves. It is ranked without weights.
             context: As present as in this context.
             context_fallback: What was never seen in it counts as present as it is everywhere.
             token_budget: What all costs together may not exceed.
@@ -345,7 +347,7 @@ class Recollection(Verbs):
         if budget is not None or share or density:
             most = self.store.projection.surroundings.present(SMALL + 1, where, fallback=context_fallback)
             depth = pool_size(places, most)
-        present = _Present(self.store, where, context_fallback)
+        present = _Present(self.store, where, context_fallback, arguments.name(scope, "scope"))
         ranked = Activating.top_activated(
             self, limit=min(arguments.MAX_RESULTS, depth + len(pins)), context=context,
             context_fallback=context_fallback, min_score=min_score, include_superseded=include_superseded,
@@ -516,8 +518,8 @@ def _retention(node: Node, state: ActivationState, now: int) -> float:
 class _Present:
     """What is present at one moment, as a window is put together from it."""
 
-    def __init__(self, store: Store, context: str | None, fallback: bool) -> None:
-        self._store, self._context, self._fallback = store, context, fallback
+    def __init__(self, store: Store, context: str | None, fallback: bool, scope: str) -> None:
+        self._store, self._context, self._fallback, self._scope = store, context, fallback, scope
         self._now = store.now()
         self._nodes: dict[str, Node] = {}
 
@@ -577,7 +579,7 @@ class _Present:
             )
             for item in items
         )
-        store.projection.retrievals.remember(Retrieval(name, now, GLOBAL, "", shown))
+        store.projection.retrievals.remember(Retrieval(name, now, self._scope, "", shown))
         return Window(
             retrieval_id=name, at=now, items=items, skipped=skipped, budget_used=chosen.budget_used,
             looked_at=chosen.looked_at,

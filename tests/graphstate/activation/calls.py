@@ -73,7 +73,7 @@ ORDINARY: Mapping[str, dict[str, Any]] = {
         "edge_types": {"transition": 0.5}, "direction": "out",
     },
     "working_memory": {
-        "limit": 3, "min_score": 0.1, "context": "x", "context_fallback": True, "token_budget": 100, "cost_of": None,
+        "limit": 3, "min_score": 0.1, "scope": "me", "context": "x", "context_fallback": True, "token_budget": 100, "cost_of": None,
         "diversity": 0.5, "similarity_of": None, "pinned": ["b"], "density": True, "include_superseded": True,
         "log": True,
     },

@@ -130,7 +130,18 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         *("--direction", "both"),
     ),
     "working-memory": (
-        *("5", "--min-score", "0.1", "--context", "x", "--context-fallback", "--token-budget", "500"),
+        *(
+            "5",
+            "--min-score",
+            "0.1",
+            "--scope",
+            "me",
+            "--context",
+            "x",
+            "--context-fallback",
+            "--token-budget",
+            "500",
+        ),
         *("--diversity", "0.3", "--pinned", "a,b", "--density", "--include-superseded", "--log"),
     ),
     "recognise": (
