@@ -58,12 +58,12 @@ def lowest(*levels: str | None) -> str:
 def written_trust(before: str | None, by: str | None, *, rewritten: bool) -> str:
     """Return how far a node is trusted that somebody wrote.
 
-    Only who is trusted raises it, by writing what the node holds anew.
+    Only who is trusted raises it, by writing all that the node says anew.
 
     Args:
         before: The node's trust until now, None for a new one.
         by: The writer's.
-        rewritten: Its label or payload is another one.
+        rewritten: Nothing is left of the label and payload that it had.
     """
     if before is None or (rewritten and by in TRUSTED):
         return lowest(by)

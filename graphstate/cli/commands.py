@@ -391,6 +391,8 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             "reads",
             (),
             (
+                Flag("present", "show which memories are present instead, whenever that changes", SWITCH),
+                Flag("context", "with --present: as they are in this context", TEXT),
                 Flag("after", "begin behind this event; with the next one if absent", COUNT),
                 Flag("interval-ms", "how often to look, 10 to 60000, 500 if absent", COUNT),
                 Flag("limit", "end after so many events", COUNT),
@@ -654,12 +656,31 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             ),
         ),
         Command(
+            "spread",
+            "what some nodes warm up around them, the warmest first",
+            "reads",
+            (Word("seeds", "ids, comma-separated", NAMES),),
+            (
+                Flag("limit", "at most so many, 20 if absent", COUNT),
+                Flag("depth", "edges that activation spreads over", COUNT),
+                Flag("decay", "0 to 1: what one edge leaves", NUMBER),
+                Flag("fan-beta", "0 to 1: how far neighbours share, 0.5 if absent", NUMBER),
+                Flag(
+                    "edge-types",
+                    "follow these alone: kinds, and labels of references, comma-separated",
+                    NAMES,
+                ),
+                Flag("direction", "out, in or both; out if absent", TEXT),
+            ),
+        ),
+        Command(
             "working-memory",
             "the memories that belong into a context window now, and why",
             "changes with --log",
             (Word("limit", "how many, 10 if absent", COUNT, optional=True),),
             (
                 Flag("min-score", "only what is more present", NUMBER),
+                _SCOPE,
                 _CONTEXT,
                 Flag("context-fallback", "what was never seen in it counts as it does everywhere", SWITCH),
                 Flag("token-budget", "what all of them may cost together", COUNT),

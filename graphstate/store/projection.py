@@ -394,7 +394,8 @@ class Projection:
             self._stats["node"][node_id] = StatState(2 * no)
         else:
             no, changed = old[0], old[1] != tag_text
-            trust = self._trust(old[6], row, body, rewritten=old[4:6] != (label, payload))
+            kept = (old[4] == label != node_id) or (old[5] == payload != "{}")
+            trust = self._trust(old[6], row, body, rewritten=not kept and old[4:6] != (label, payload))
             self._db.run(_NODE_UPDATE, (kind, label, payload, tag_text, status, row.seq, row.at, trust, no))
             if changed:
                 self._db.run(
