@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 
 
 #: Verbs that look before they change anything, and answer what they see.
-LOOK_FIRST = ("explain_transition", "merge", "repair")
+LOOK_FIRST = ("explain_transition", "merge", "repair", "reembed", "bump_attention")
 #: What a verb needs to change something, beside its words.
 MORE: dict[str, dict[str, Any]] = {"derive_zone": {"ratify": True, "name": "z"}}
 
