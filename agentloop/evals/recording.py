@@ -70,14 +70,14 @@ async def case_of_run(store: LedgerStore, run: str, /, *, id: str | None = None)
         )
     ledger = RunLedger(store, run)
     name = id or run.replace("/", "-")
-    orchestrated = ledger.opened.get("driver") == DRIVER
-    made = _of_file(read_run_file(store, run), ledger) if orchestrated else _of_loop([*ledger.entries()])
+    file = read_run_file(store, run) if ledger.opened.get("driver") == DRIVER else None
+    made = _of_loop([*ledger.entries()]) if file is None else _of_file(file, ledger)
     case = CaseFile(
         version=CASE_VERSION,
         id=name,
         description=f"as run {run} went",
-        subject="orchestrator" if orchestrated else "loop",
-        graders=tuple(_graders(view)),
+        subject="loop" if file is None else "orchestrator",
+        graders=tuple(_graders(view, inner_calls=0 if file is None else _inner_calls(file))),
         **made,
     )
     again = await play_case(case.case())
@@ -95,7 +95,12 @@ def _difference(recorded: RunView, again: RunView) -> str:
     return f"{told[0]} became {told[1]}"
 
 
-def _graders(view: RunView) -> Iterable[GraderLine]:
+def _inner_calls(file: RunFile) -> int:
+    """Return how many calls runs inside a call made: what is played is what they answered."""
+    return sum(child.tool_calls for execution in file.executions for child in execution.children)
+
+
+def _graders(view: RunView, *, inner_calls: int) -> Iterable[GraderLine]:
     yield GraderLine(grader="ends-as", args=(view.status,))
     if view.error_code is not None:
         yield GraderLine(grader="fails-with", args=(view.error_code,))
@@ -103,7 +108,7 @@ def _graders(view: RunView) -> Iterable[GraderLine]:
     usage = view.usage
     counters = {
         "modelCalls": usage.model_calls,
-        "toolCalls": usage.tool_calls,
+        "toolCalls": usage.tool_calls - inner_calls,
         "correctiveTurns": usage.corrective_turns,
         "retries": usage.retries,
     }

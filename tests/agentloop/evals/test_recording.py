@@ -23,6 +23,7 @@ from agentloop.outcome import Err, correctable
 from agentloop.tools import Tool
 from tests.agentloop.evals.test_loops import ASK, SAY, loop_case, verdict
 from tests.agentloop.loop.scenes import loop_options, yes
+from tests.agentloop.orchestrator.test_delegation import World as Delegating
 from tests.evals.suite import suite
 
 pytestmark = pytest.mark.anyio
@@ -74,6 +75,23 @@ async def test_a_streamed_run_with_real_time_and_real_tools() -> None:
     made = await again(store, "real")
     assert made.tools == {"write": False, "read": True}
     assert [one.error is None for one in made.results] == [False, True, True]
+
+
+async def test_a_delegating_run_and_its_inner_run_become_a_case_each() -> None:
+    world, store = Delegating(), MemoryLedgerStore()
+    await world.run(store)
+    outer, inner = await again(store, "r"), await again(store, "r/tool-0001")
+    assert [result.content for result in outer.results] == ["inner answer"]
+    assert [result.name for result in inner.results] == ["write", "write"]
+
+
+async def test_a_limit_that_inner_runs_used_up_makes_no_case() -> None:
+    ask = {"say": "", "callTools": [{"name": "research", "args": {"goal": "find it"}}]}
+    world, store = Delegating(outer=[ask, ask, {"say": "done"}]), MemoryLedgerStore()
+    world.config = {"budget": {"maxToolCalls": 3}}
+    assert (await world.run(store)).outcome.status == "halted"
+    with pytest.raises(TaskError, match="does not go the same way again: step"):
+        await case_of_run(store, "r")
 
 
 @pytest.mark.parametrize(
