@@ -5,6 +5,7 @@ The run closes with what the reliability tests counted, in all its processes; se
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -26,8 +27,15 @@ def _is_everything(config: pytest.Config) -> bool:
     return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not any(chosen)
 
 
+def pytest_collection_finish() -> None:
+    """Look for garbage among what the tests make, not again and again among the tests."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    gc.unfreeze()
     sent = getattr(session.config, "workeroutput", None)
     if sent is not None:  # one of several processes: the floors are for their sum
         sent["counted"] = dict(TALLY)
