@@ -376,7 +376,7 @@ async def test_f18_a_run_has_a_deadline_wherever_it_stands() -> None:
         Frame("USAGE", {"input_tokens": 10**1001}),
         Frame("TOOL_CALL", {}),
         Frame("TOOL_CALL", {"id": ["x"], "name": ["y"], "arguments": 5}),
-        Frame("TOOL_CALL", {"id": "", "name": "", "arguments": {"a": object()}}),
+        Frame("TOOL_CALL", {"id": "", "name": "", "arguments": {"a": ...}}),
         Frame("TOOL_RESULT", {"id": "x"}),
         Frame("ERROR", {"message": ["odd"]}),
         Frame("CONTEXT", {"retrieval_ids": 5}),
