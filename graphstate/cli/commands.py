@@ -641,6 +641,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             "changes with --log",
             (Word("query", "text that is searched for", TEXT),),
             (*_SEARCH, _ALSO_SUPERSEDED, Flag("as-of", "only what held at this time, in ms", COUNT), _LOG),
+            embeds=True,
         ),
         Command(
             "absorb",
@@ -654,6 +655,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 Flag("habituate", "what is present already gains less", SWITCH),
                 _CAUSE,
             ),
+            embeds=True,
         ),
         Command(
             "spread",
@@ -704,6 +706,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 Flag("same", "cosine from which on it is the same, 0.97 if absent", NUMBER),
                 Flag("limit", "at most so many that resemble it, 5 if absent", COUNT),
             ),
+            embeds=True,
         ),
         Command(
             "explain-memory",

@@ -106,12 +106,12 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "pulse": (
         *("alpha", "--vector", "[1, 0]", "--limit", "3", "--scope", "me", "--context", "x", "--seeds", "5"),
         *("--depth", "1", "--edge-types", "transition,about", "--direction", "both"),
-        *("--include-superseded", "--as-of", "9000000000000", "--log"),
+        *("--include-superseded", "--as-of", "9000000000000", "--log", "--embedder", "hashing"),
     ),
     "absorb": (
         *("alpha", "--vector", "[1, 0]", "--limit", "3", "--scope", "me", "--context", "x", "--seeds", "5"),
         *("--depth", "1", "--edge-types", "transition", "--direction", "both", "--threshold", "0.1"),
-        *("--gain", "0.1", "--habituate", "--cause", "22nd"),
+        *("--gain", "0.1", "--habituate", "--cause", "22nd", "--embedder", "hashing"),
     ),
     "spread": (
         *(
@@ -146,7 +146,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "recognise": (
         *('{"text": "alpha"}', "--kind", "fact", "--label", "alpha", "--vector", "[1, 0]", "--same", "0.9"),
-        *("--limit", "2"),
+        *("--limit", "2", "--embedder", "hashing"),
     ),
     "explain-memory": ("a",),
     "feedback": (
