@@ -53,6 +53,7 @@ class Matrix:
     def __init__(self, dimensions: int) -> None:
         import numpy as np
 
+        self.dimensions = dimensions
         #: the event up to which the log is in it
         self.head = Head(0, b"")
         self._rows: np.ndarray[Any, np.dtype[np.float32]] = np.empty((0, dimensions), np.float32)
