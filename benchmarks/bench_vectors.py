@@ -4,11 +4,13 @@
 
 Vectors of 384 numbers around 200 topics, the queries near one of them; one edge a node, every fifth
 reinforced. The floor is one product of the matrix with the query and the 50 best of it, by numpy in the
-same turns. Recall is the share of the ten nearest that a search by clusters finds.
+same turns; all with one thread, since how long a second one waits is no figure. Recall is the share of
+the ten nearest that a search by clusters finds.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
@@ -88,10 +91,11 @@ def exact(graph: Adaptogen, kept: Vectors, queries: Sequence[list[float]]) -> No
         n=len(few), rounds=3, scale=1e3,
     )  # fmt: skip
     peer.close()
-    value, least = ms["pulse"], ms["floor"]
+    value, least, judged = ms["pulse"], ms["floor"], len(kept) == SIZE
     harness.report(
         "M3", f"pulse over {len(kept):,} vectors of {DIMENSIONS}", value, "ms", floor=least, n=len(kept),
-        must=harness.bar("<= 1.5x", value <= 1.5 * least), moonshot=harness.bar("<= 1.2x", value <= 1.2 * least),
+        must=harness.bar("<= 1.5x", value <= 1.5 * least) if judged else None,
+        moonshot=harness.bar("<= 1.2x", value <= 1.2 * least) if judged else None,
         recall_ms=ms["recall"], peers_ms={"polypack-db, of 10,000": theirs["peer"]},
     )  # fmt: skip
 
