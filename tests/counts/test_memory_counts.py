@@ -52,6 +52,24 @@ def test_a_reinforcement_costs_the_same_among_many_memories() -> None:
     assert spent[0][0] == 20 * 8  # begin, event, find, write, find with contexts, state, commit
 
 
+def test_a_memory_with_very_many_references_costs_what_any_other_does() -> None:
+    with memories(1_500) as graph:
+        with graph.unit():
+            for i in range(1, 1_500):
+                graph.link("n00000", f"n{i:05}", kind="reference", label="about").unwrap()
+                graph.link(f"n{i:05}", "n00001", kind="reference", label="about").unwrap()
+        graph.suppress("n00002", 0.1).unwrap()
+        spent: list[int] = []
+        for node in ("n00000", "n00001", "n00700"):
+            with work_of(graph) as work:
+                graph.reinforce(node, 0.1).unwrap()
+                graph.suppress(node, 0.1).unwrap()
+                graph.store.projection.surroundings.summaries([node])
+                graph.store.projection.surroundings.facts([node], context=None, as_of=None)
+            spent.append(work.steps)
+    assert max(spent) - min(spent) < 20  # rows lie at other places of the trees
+
+
 def test_a_ranking_reads_as_much_of_many_memories_as_of_few_and_writes_nothing() -> None:
     spent: list[int] = []
     for count in (500, 5_000):
