@@ -201,7 +201,7 @@ class Matrix:
             hits += [
                 Hit(ids[place], similarity.rounded(product / both) if both else 0.0)
                 for place, product, both in zip(
-                    part.tolist(), (vectors @ exact).tolist(), lengths.tolist(), strict=True
+                    part.tolist(), (vectors * exact).sum(axis=1).tolist(), lengths.tolist(), strict=True
                 )
             ]
         return hits if above is None else [hit for hit in hits if hit.similarity > above]

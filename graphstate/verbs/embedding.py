@@ -83,13 +83,13 @@ def remembered_vector(
         Events that must come before, what the node's event says, and the vector as it is kept.
     """
     before = old.embedding if old is not None else None
-    text = node_text(node.id, node.label, node.payload)
     if vector is not None:
         told = arguments.embedding(vector)
         _refuse_length(graph, len(told))
     elif wanted or (wanted is None and graph.embedder is not None):
         embedder = _embedder(graph, "embed=True")
         _refuse_other_model(graph.store, space_of(embedder))
+        text = node_text(node.id, node.label, node.payload)
         if old is not None and before and text == node_text(old.id, old.label, old.payload):
             return [], {}, before
         (told,) = vectors_of(embedder, [text])

@@ -8,9 +8,10 @@ set aside is left out, a suppressed source is represented by its consolidation.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import nsmallest
 from typing import cast
+
+from msgspec import Struct
 
 from graphstate._canonical import decode
 from graphstate.activation.composite import composite, shares
@@ -50,8 +51,7 @@ _NOISE = 1e-6
 _DIRECTIONS = ("out", "in", "both")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class Ask(Struct, frozen=True, kw_only=True):
     """A search, checked."""
 
     text: str | None
