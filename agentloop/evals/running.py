@@ -112,6 +112,7 @@ async def play_case(case: EvalCase, *, store: LedgerStore | None = None) -> RunV
         usage=state.usage,
         outcome=state.outcome,
         entries=tuple(entries),
+        redacted=True,
     )
     return view_file(file, store)
 
