@@ -41,21 +41,21 @@ _DUMP = """SELECT '{"node":' || (SELECT json_group_array(json_array(no, id, kind
 _LOAD = (
     """INSERT INTO node SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
     value ->> 6, value ->> 7, value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12
-    FROM jsonb_each(?, '$.node')""",
+    FROM json_each(?, '$.node')""",
     "INSERT INTO node_tag SELECT DISTINCT t.value, n.no FROM node n, json_each(n.tags) t WHERE ? IS NOT NULL",
     """INSERT INTO edge SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
     value ->> 6, value ->> 7, value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13
-    FROM jsonb_each(?, '$.edge')""",
+    FROM json_each(?, '$.edge')""",
     """INSERT INTO experience SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4,
-    value ->> 5, value ->> 6, value ->> 7, value ->> 8, value ->> 9 FROM jsonb_each(?, '$.experience')""",
-    "INSERT INTO state SELECT value ->> 0, value ->> 1 FROM jsonb_each(?, '$.state')",
+    value ->> 5, value ->> 6, value ->> 7, value ->> 8, value ->> 9 FROM json_each(?, '$.experience')""",
+    "INSERT INTO state SELECT value ->> 0, value ->> 1 FROM json_each(?, '$.state')",
     """INSERT INTO zone SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
-    value ->> 6, value ->> 7, value ->> 8 FROM jsonb_each(?, '$.zone')""",
-    "INSERT INTO zone_member SELECT value ->> 0, value ->> 1 FROM jsonb_each(?, '$.zone_member')",
-    "INSERT INTO rule SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM jsonb_each(?, '$.rule')",
+    value ->> 6, value ->> 7, value ->> 8 FROM json_each(?, '$.zone')""",
+    "INSERT INTO zone_member SELECT value ->> 0, value ->> 1 FROM json_each(?, '$.zone_member')",
+    "INSERT INTO rule SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(?, '$.rule')",
     """INSERT INTO policy_lock SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4,
-    value ->> 5 FROM jsonb_each(?, '$.policy_lock')""",
-    "INSERT INTO tunable SELECT value ->> 0, value ->> 1 FROM jsonb_each(?, '$.tunable')",
+    value ->> 5 FROM json_each(?, '$.policy_lock')""",
+    "INSERT INTO tunable SELECT value ->> 0, value ->> 1 FROM json_each(?, '$.tunable')",
 )
 
 #: How one row of each table of a state is loaded, from ``{"node":[row]}``.
@@ -63,8 +63,10 @@ LOAD_ROW: Mapping[str, str] = {
     table: sql for sql in _LOAD if (table := sql.split(maxsplit=3)[2]) != "node_tag"
 }
 
-# The text is parsed once for all tables, and `jsonb_each` hands on rows of it without writing them as text.
+# A whole state is parsed once for all tables, and its rows are handed on without writing them as text.
 _PARSED = "SELECT jsonb(?)"
+_LOAD_PARSED = [sql.replace("FROM json_each(?", "FROM jsonb_each(?") for sql in _LOAD]
+
 _TABLES = "SELECT key FROM json_each(?)"
 _ROWS = "SELECT value FROM json_each(?, '$.' || ?)"
 
@@ -145,7 +147,7 @@ class Snapshots:
         """Fill the empty projection tables with a snapshot's state."""
         parsed = self._db.one(_PARSED, (state,))
         assert parsed is not None
-        for statement in _LOAD:
+        for statement in _LOAD_PARSED:
             self._db.run(statement, parsed)
 
     def damaged(self) -> list[str]:
