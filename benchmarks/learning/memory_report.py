@@ -292,14 +292,21 @@ def ranking_table(trials: Sequence[MemoryTrial]) -> str:
 def draw(trials: Sequence[MemoryTrial], bars: Path, curve: Path) -> None:
     """Draw the main figures of every memory, and what more tokens buy."""
     shown = [trial for trial in trials if trial.name not in _UNCUT]
+    price = "tokens, the full one over this"
     pictures.bars(
         bars,
         {
-            "answered": {trial.name: trial.figure(FIGURES["answered"]) for trial in shown},
-            "stale": {trial.name: trial.figure(FIGURES["stale"]) for trial in shown},
-            "tokens for a right answer": {trial.name: trial.tokens_per_right() for trial in shown},
+            "answered right": {trial.name: trial.figure(FIGURES["answered"]) for trial in shown},
+            "a stale statement first": {trial.name: trial.figure(FIGURES["stale"]) for trial in shown},
+            price: {
+                trial.name: found.tokens
+                for trial in shown
+                if (found := match(reference(trials, trial), trial))
+            },
         },
-    )  # fmt: skip
+        units=("share of questions", "share of questions about what changed", "for as many right answers"),
+        lines={price: 1.0},
+    )
     names = (
         "full", "full, sentence model", "BM25", "BM25, overwriting", "vectors", "vectors, sentence model",
         "polypack-db, no recency", "full context",
