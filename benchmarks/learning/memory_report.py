@@ -68,24 +68,28 @@ def spent(scores: Sequence[Scores]) -> tuple[list[float], list[float]]:
     return [float(one.spent) for one in scores], [float(one.answers) for one in scores]
 
 
-def _taught(seeds: Sequence[int]) -> dict[str, float]:
+def _taught(streams: Sequence[Stream]) -> dict[str, float]:
     """Return the weights that feedback arrives at on some streams, their mean."""
     weights: list[Mapping[str, float]] = []
-    for seed in seeds:
+    for stream in streams:
         memory = AdaptiveMemory()
-        play(make_stream(seed), memory)
+        play(stream, memory)
         weights.append(memory.graph.weights())
         memory.close()
     return {name: fmean([one[name] for one in weights]) for name in weights[0] if name != "inhibition"}
 
 
-def systems(*, quick: bool = False) -> dict[str, Make]:
+def systems(before: Sequence[Stream], *, models: bool = True) -> dict[str, Make]:
     """Return every memory that is tried, by name.
 
-    The whole one, and those that lack one part of it, begin with the weights that it learned on other
-    streams; what lacks feedback never learned any.
+    The whole one, and those that lack one part of it, begin with the weights that it learned before;
+    what lacks feedback never learned any.
+
+    Args:
+        before: Streams on which weights are learned.
+        models: Also try those with the sentence model, where it is installed.
     """
-    taught = _taught(CHOSEN_ON[:1] if quick else CHOSEN_ON)
+    taught = _taught(before)
     parts = {"full": Without(), **PARTS}
     made: dict[str, Make] = {
         name: partial(AdaptiveMemory, part if part.feedback else replace(part, weights=taught))
@@ -100,7 +104,7 @@ def systems(*, quick: bool = False) -> dict[str, Make]:
         "recency": Recency,
         "full context": FullContext,
     }
-    if find_spec("wordllama") is not None:
+    if models and find_spec("wordllama") is not None:
         from adapters.embed import sentence_embedder
 
         model = sentence_embedder()
@@ -118,11 +122,11 @@ _UNCUT: Final[Mapping[str, Cut]] = {"recency": Cut(), "full context": Cut(most=N
 
 def run(*, quick: bool) -> list[MemoryTrial]:
     """Try every memory and print its figures."""
-    size = {"chatter": 60, "asked": 4} if quick else {}
+    size = {"chatter": 30, "asked": 3} if quick else {}
     chosen_on = [make_stream(seed, **size) for seed in (CHOSEN_ON[:1] if quick else CHOSEN_ON)]
     streams = [make_stream(seed, **size) for seed in range(2 if quick else 20)]
     trials = []
-    for name, make in systems(quick=quick).items():
+    for name, make in systems(chosen_on, models=not quick).items():
         prices = [] if name in _UNCUT else priced([_played(stream, make) for stream in chosen_on])
         cut = _UNCUT.get(name) or chosen_cut(prices)
         played = [_played(stream, make) for stream in streams]

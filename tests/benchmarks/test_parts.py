@@ -114,8 +114,8 @@ def test_parts_are_taken_from_a_memory_with_the_weights_of_the_full_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     weights = {"lexical": 2.0}
-    monkeypatch.setattr(memory_report, "_taught", lambda seeds: weights)
-    made = memory_report.systems(quick=True)
+    monkeypatch.setattr(memory_report, "_taught", lambda streams: weights)
+    made = memory_report.systems([], models=False)
     begun = {}
     for name in ("full", *PARTS, "full, new"):
         memory = made[name]()
@@ -214,7 +214,7 @@ def test_memories_are_compared_where_they_answer_equally_many() -> None:
 
 def test_the_same_seeds_give_the_same_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = {"full": AdaptiveMemory, "BM25": BM25}
-    monkeypatch.setattr(memory_report, "systems", lambda *, quick: chosen)
+    monkeypatch.setattr(memory_report, "systems", lambda before, *, models: chosen)
     once, again = memory_report.run(quick=True), memory_report.run(quick=True)
 
     assert [(one.name, one.cut, one.scores) for one in once] == [
