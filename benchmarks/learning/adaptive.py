@@ -145,7 +145,12 @@ class AdaptiveMemory:
         self.retrieval = found.retrieval_id
         # Ranked by everything; what is shown of it is cut by how well it fits the question.
         statements = [hit for hit in found.hits if hit.kind == "statement"][:limit]
-        return [Hit(hit.id, sum([hit.shares.get(name, 0.0) for name in _FIT])) for hit in statements]
+        weights = {name: found.weights[name] for name in _FIT}
+        mass = sum(weights.values())
+        return [
+            Hit(hit.id, sum([weight * hit.signals.get(name, 0.0) for name, weight in weights.items()]) / mass)
+            for hit in statements
+        ]
 
     def learn(self, shown: Sequence[str], useful: Collection[str]) -> None:
         if self._without.feedback:

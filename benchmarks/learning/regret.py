@@ -101,7 +101,7 @@ def losses(seed: int, *, rounds: int = ROUNDS, path: Path | None = None) -> Loss
 
 def run(*, quick: bool) -> list[Losses]:
     """Put the questions, print what came of it."""
-    seeds, rounds = (2, 60) if quick else (20, ROUNDS)
+    seeds, rounds = (2, 30) if quick else (20, ROUNDS)
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(seeds):

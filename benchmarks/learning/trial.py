@@ -1,8 +1,8 @@
 """Playing a stream to a memory, and judging what it showed.
 
-What a memory ranks is cut to a window by two numbers of its own: a score below which nothing is
-shown, and a share of the best score below which nothing more is. Both are chosen on streams of
-other seeds than those that are reported, in the same way for every memory.
+What a memory ranks is cut to a window by three numbers of its own: a score below which nothing is
+shown, a share of the best score below which nothing more is, and how many at most. They are chosen on
+streams of other seeds than those that are reported, in the same way for every memory.
 """
 
 from __future__ import annotations
@@ -11,15 +11,29 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 from statistics import fmean
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from agentloop.context.tokens import PIECEWISE
 from benchmarks.learning.metrics import first_of, ndcg, recall_at, reciprocal_rank
 from benchmarks.learning.streams import KINDS, Kind, Question, Stream
 from benchmarks.learning.systems import Hit, MemorySystem
 
-__all__ = ("K", "Answer", "Cut", "Scores", "chosen_cut", "judge", "play", "window")
+__all__ = (
+    "K",
+    "Answer",
+    "Cut",
+    "Played",
+    "Priced",
+    "Scores",
+    "cheapest_cut",
+    "chosen_cut",
+    "judge",
+    "play",
+    "priced",
+    "window",
+)
 
 #: Statements that a window holds at most; metrics "at k" are at this one.
 K: Final = 5
@@ -30,6 +44,10 @@ class Answer(NamedTuple):
 
     question: Question
     hits: Sequence[Hit]
+
+
+#: A stream's answers, and its texts by id.
+Played: TypeAlias = tuple[Sequence[Answer], Mapping[str, str]]
 
 
 class Cut(NamedTuple):
@@ -145,10 +163,26 @@ def judge(answers: Sequence[Answer], texts: Mapping[str, str], cut: Cut) -> Scor
 #: Share of the right answers that is given for shorter windows.
 _GIVEN: Final = 0.05
 _SHARES: Final = (0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+_MOST: Final = (1, 2, 3, K)
+_FLOORS: Final = 20
 
 
-def chosen_cut(played: Sequence[tuple[Sequence[Answer], Mapping[str, str]]]) -> Cut:
-    """Return the cut under which a memory answers most kinds right, then with the fewest tokens.
+class Priced(NamedTuple):
+    """What a memory is worth under one cut, on average over streams."""
+
+    cut: Cut
+    #: kinds answered right, ``absent`` among them
+    right: float
+    #: without it
+    answered: float
+    #: of a window
+    tokens: float
+    #: for a right answer, over all windows
+    tokens_per_right: float
+
+
+def priced(played: Sequence[Played]) -> list[Priced]:
+    """Return what every cut of a memory is worth.
 
     Args:
         played: Streams played to the memory, with their texts. Report on others.
@@ -156,14 +190,35 @@ def chosen_cut(played: Sequence[tuple[Sequence[Answer], Mapping[str, str]]]) -> 
     best = sorted(
         max(hit.score for hit in answer.hits) for answers, _ in played for answer in answers if answer.hits
     )
-    floors = [0.0, *[best[len(best) * step // 20] for step in range(20)]] if best else [0.0]
+    floors = [0.0, *[best[len(best) * step // _FLOORS] for step in range(_FLOORS)]] if best else [0.0]
+    return [
+        _priced(played, Cut(floor, share, most))
+        for floor in dict.fromkeys(floors)
+        for share in _SHARES
+        for most in _MOST
+        if most > 1 or not share
+    ]
 
-    def worth(cut: Cut) -> tuple[float, float]:
-        scores = [judge(answers, texts, cut) for answers, texts in played]
-        right = fmean([fmean(one.right.values()) for one in scores])
-        return right, fmean([one.tokens for one in scores])
 
-    cuts = [Cut(floor, share) for floor in dict.fromkeys(floors) for share in _SHARES]
-    worths = {cut: worth(cut) for cut in cuts}
-    least = (1 - _GIVEN) * max(right for right, _ in worths.values())
-    return min((cut for cut in cuts if worths[cut][0] >= least), key=lambda cut: worths[cut][1])
+def _priced(played: Sequence[Played], cut: Cut) -> Priced:
+    scores = [judge(answers, texts, cut) for answers, texts in played]
+    answers = sum([one.answers for one in scores])
+    return Priced(
+        cut,
+        right=fmean([fmean(one.right.values()) for one in scores]),
+        answered=fmean([one.answered for one in scores]),
+        tokens=fmean([one.tokens for one in scores]),
+        tokens_per_right=sum([one.spent for one in scores]) / answers if answers else inf,
+    )
+
+
+def chosen_cut(prices: Sequence[Priced]) -> Cut:
+    """Return the cut under which a memory answers most kinds right, then with the fewest tokens."""
+    least = (1 - _GIVEN) * max(one.right for one in prices)
+    return min((one for one in prices if one.right >= least), key=lambda one: one.tokens).cut
+
+
+def cheapest_cut(prices: Sequence[Priced], answered: float) -> Cut | None:
+    """Return the cut with the fewest tokens for a right answer of those that answer so many; None if none does."""
+    enough = [one for one in prices if one.answered >= answered]
+    return min(enough, key=lambda one: one.tokens_per_right).cut if enough else None

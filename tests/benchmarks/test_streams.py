@@ -16,7 +16,7 @@ from benchmarks.learning.streams import (
     make_stream,
 )
 from benchmarks.learning.systems import BM25, FullContext, Hit, MemorySystem, Recency, VectorSearch
-from benchmarks.learning.trial import Answer, Cut, chosen_cut, judge, play, window
+from benchmarks.learning.trial import Answer, Cut, chosen_cut, judge, play, priced, window
 
 STREAMS = [make_stream(seed) for seed in range(3)]
 streams = pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: str(stream.seed))
@@ -171,7 +171,7 @@ def test_a_cut_is_chosen_that_shows_nothing_where_nothing_answers() -> None:
         Answer(ask("single", "old"), [Hit("old", 4), Hit("other", 1)]),
         Answer(ask("absent", None), [Hit("other", 2)]),
     ]
-    cut = chosen_cut([(answers, TEXTS)])
+    cut = chosen_cut(priced([(answers, TEXTS)]))
 
     assert [window(answer.hits, cut) for answer in answers] == [["new"], ["old"], []]
 
