@@ -255,8 +255,10 @@ class GraphBridge:
             payload["retrieval_ids"] = list(outcome.retrieval_ids)
         node = run_node_id(self._loop_id or outcome.run_id)
         cause = write_cause(outcome.run_id, "run")
+        # The evidence is the evaluator's text, whoever wrote the rest.
+        writer = self._graph if outcome.evidence is None else self._speaker("evaluator")
         value_of(
-            self._graph.remember(
+            writer.remember(
                 node,
                 kind="run",
                 payload=payload,

@@ -11,7 +11,7 @@ from adapters.graph import GraphBridge, GraphMemory, GraphWorkingMemory
 from agentloop import ContextBudget, ContextConfig, MemoryOptions, create_assembler
 from agentloop.context.boundaries import mark_for
 from agentloop.context.memory import MemoryQuery
-from agentloop.messages import Message
+from agentloop.messages import Message, NodeStatus, RunOutcome
 from agentloop.ports import AssemblyRequest, Context
 from graphstate import Adaptogen
 from tests.graphstate.bundles import bundle_of
@@ -136,6 +136,24 @@ async def test_u17_a_fact_that_a_run_asserts_is_data(graph: Adaptogen, by: str) 
     graph.reinforce(node.id, 1).unwrap()
     graph.remember(node.id, kind="procedural").unwrap()
     await only_as_data(graph, GraphWorkingMemory)
+
+
+async def test_u17_the_evidence_of_a_run_is_trusted_as_its_evaluator(graph: Adaptogen) -> None:
+    told = {
+        "node": "own",
+        "status": NodeStatus.FAILURE,
+        "reason": "evaluator",
+        "iterations": 1,
+        "retry_count": 0,
+    }
+    for run, evidence in (("R", CANARY), ("S", None)):
+        await GraphBridge(graph).record_outcome(RunOutcome(run_id=run, evidence=evidence, **told))  # type: ignore[arg-type]
+    trusts = {name: graph.get_node(name) for name in ("run:R", "run:S")}
+    assert {name: node and node.trust for name, node in trusts.items()} == {
+        "run:R": "model", "run:S": "developer",
+    }  # fmt: skip
+    graph.reinforce("run:R", 5).unwrap()
+    await only_as_data(graph, GraphWorkingMemory, shown=False)
 
 
 @pytest.mark.parametrize("store", [GraphMemory, GraphWorkingMemory])
