@@ -29,7 +29,7 @@ from agentloop.context.memory import (
 from agentloop.context.words import WordRule
 from graphstate import Node
 
-__all__ = ("NODE_KINDS", "GraphMemory")
+__all__ = ("LATEST", "NODE_KINDS", "GraphMemory")
 
 #: Which kind of node holds which kind of memory.
 NODE_KINDS: Final[dict[MemoryKind, str]] = {
@@ -42,6 +42,8 @@ _KINDS: Final = {node: kind for kind, node in NODE_KINDS.items()}
 _WORDS: Final = 32
 _FOUND: Final = 64
 _MOST: Final = 1_000
+#: What holds at the end of time has not been superseded.
+LATEST: Final = 2**53
 
 T = TypeVar("T")
 
@@ -124,7 +126,9 @@ class GraphMemory:
         for kind in [NODE_KINDS[kind] for kind in NODE_KINDS if kind in wanted]:
             for word in words:
                 limit = _MOST if word is None else _FOUND
-                yield from self._graph.recall(kind=kind, status="active", text=word, limit=limit)
+                yield from self._graph.recall(
+                    kind=kind, status="active", text=word, as_of=LATEST, limit=limit
+                )
 
     def _known(self, id: str) -> MemoryRecord | None:
         node = self._graph.get_node(memory_id(id))

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from adapters.graph.calls import GraphCalls
+from adapters.graph.memory import LATEST
 from agentloop._canonical import encode_text
 from agentloop._numbers import check_count
 from agentloop.context.retrieval import Passage, fuse
@@ -48,7 +49,7 @@ def node_passage_text(node: Node) -> str:
 
 
 class GraphRetriever:
-    """A `Retriever` over the active nodes of a graph.
+    """A `Retriever` over the active nodes of a graph that were not superseded.
 
     One pass over the graph's vectors for each query, or one search for each of its words.
 
@@ -78,7 +79,7 @@ class GraphRetriever:
         words: WordRule | None = None,
     ) -> None:
         self._graph, self._embed, self._text_of = graph, embed, text_of
-        self._only = {"kind": kind, "tag": tag, "status": "active"}
+        self._only = {"kind": kind, "tag": tag, "status": "active", "as_of": LATEST}
         self._words = words or WordRule(unicode=True)
         self._call = GraphCalls(graph)
         by = "words" if embed is None else f"embeddings {version}".strip()

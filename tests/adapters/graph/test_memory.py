@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.graph import GraphBridge, GraphMemory
+from adapters.graph import GraphBridge, GraphMemory, GraphRetriever, GraphWorkingMemory
 from adapters.graph.names import memory_id
 from agentloop import ContextBudget, ContextConfig, MemoryOptions, context_prompt, create_assembler
 from agentloop.context.memory import MemoryQuery, MemoryRecord
@@ -55,6 +55,19 @@ async def test_u17_a_node_that_claims_a_trust_its_writer_does_not_have(graph: Ad
     graph.remember("memory:rule", tags=["seen"]).unwrap()
     (still,) = await memory.recall(MemoryQuery(text="everything"))
     assert (still.trust, still.kind, still.tags) == ("model", "fact", ("seen",))
+
+
+async def test_a_memory_whose_place_another_one_took_is_not_shown(graph: Adaptogen) -> None:
+    await GraphWorkingMemory(graph).remember(RULE)
+    new = MemoryRecord(id="new", text="send mail on Mondays", kind="instruction", trust="person", salience=1)
+    await GraphWorkingMemory(graph).remember(new)
+    graph.supersede("memory:new", "memory:rule").unwrap()
+    for memory in (GraphMemory(graph), GraphWorkingMemory(graph)):
+        for query in (MemoryQuery(text="mail"), MemoryQuery(kinds=("instruction",)), MemoryQuery()):
+            assert [record.id for record in await memory.recall(query)] == ["new"]
+    assert [passage.id for passage in await GraphRetriever(graph).retrieve("mail", limit=9)] == ["memory:new"]
+    graph.unsupersede("memory:rule").unwrap()
+    assert len(await GraphMemory(graph).recall(MemoryQuery(text="mail"))) == 2
 
 
 async def test_nodes_of_another_making_are_no_memories(graph: Adaptogen) -> None:
