@@ -8,6 +8,7 @@ protocol in `tests.adapters.mcp.test_hostile_arguments`, words of the command li
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -79,3 +80,27 @@ def test_a_hostile_value_is_refused_and_changes_nothing_or_is_just_data(make: Ma
                 encode(said)
     assert graph.verify_integrity(deep=True).ok
     assert graph.remember("afterwards").ok
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("spreadDecay", 1.5), ("spreadDecay", -0.1), ("spreadDepth", 9), ("spreadDepth", 1.5), ("scoreHalfLifeMs", -1),
+        ("scoreHalfLifeMs", True), ("attentionHalfLifeMs", 999), ("importanceGain", -1), ("minReinforceDelta", 2),
+        ("absorbThreshold", "x"), ("absorbGain", 1.1), ("pulseThreshold", [1]), ("classHalfLives", []),
+        ("classHalfLives", {"bird": {"score": 1_000}}), ("classHalfLives", {"episodic": {"score": -1}}),
+        ("classHalfLives", {"episodic": {"inhibition": 1_000}}), ("classHalfLives", {"episodic": {"score": 10**400}}),
+        ("memoryClasses", {"fact": "bird"}), ("memoryClasses", {"\x1b": "episodic"}), ("memoryClasses", ["fact"]),
+        ("memoryClasses", {f"k{number}": "episodic" for number in range(100_000)}),
+        ("signalWeights", {"usage": -1}), ("signalWeights", {"novelty": 1}), ("signalWeights", {"usage": math.nan}),
+    ],
+)  # fmt: skip
+def test_a_setting_of_the_memory_out_of_its_range_is_refused(make: Make, key: str, value: Any) -> None:
+    graph = make()
+    before = graph.head()
+    refused = graph.set_tunable(key, value)
+    assert isinstance(refused, Fail)
+    assert refused.code == "InvalidConfig"
+    assert key in refused.message
+    assert len(refused.message) < 400
+    assert graph.head() == before
