@@ -7,8 +7,8 @@ import re
 from tests.architecture.sources import ROOT
 
 FOLDERS = ("agentloop", "properties", "evals")
-#: Whose vectors are those of the agent-evaluator loop, with numbers of their own.
-OF_THE_LOOP = re.compile(r"agentloop/(loop|streams|checks)/|test_(symbolic|verdict|frames)\.py")
+#: Whose vectors are those of the agent-evaluator loop or of the memory, with numbers of their own.
+OF_OTHERS = re.compile(r"agentloop/(loop|streams|checks)/|test_(symbolic|verdict|frames|activation)\.py")
 
 
 def numbered(kind: str, *, without: re.Pattern[str] | None = None) -> set[int]:
@@ -34,4 +34,4 @@ def test_each_known_weakness_is_a_test() -> None:
 
 
 def test_each_vector_of_the_orchestrator_is_a_test() -> None:
-    assert numbered("v", without=OF_THE_LOOP) == {*range(1, 175)}
+    assert numbered("v", without=OF_OTHERS) == {*range(1, 175)}
