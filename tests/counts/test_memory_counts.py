@@ -49,7 +49,7 @@ def test_a_reinforcement_costs_the_same_among_many_memories() -> None:
                     graph.reinforce("n00050", 0.1).unwrap()
             spent.append((work.statements, work.steps))
     assert spent[0] == spent[1]
-    assert spent[0][0] == 20 * 8  # begin, event, find, write, find with contexts, state, commit
+    assert spent[0][0] == 20 * 6  # begin, event, find, write, state, commit
 
 
 def test_a_memory_with_very_many_references_costs_what_any_other_does() -> None:

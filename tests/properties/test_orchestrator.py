@@ -435,14 +435,20 @@ def test_property_11_chance_is_drawn_once_for_each_wait(script: list[dict[str, A
 
 # ------------------------------------------------------------------------------ cancellation
 
+#: Each call waits: a run can be cut only where it waits for something.
 SCRIPT: list[dict[str, Any]] = [
     {
         "say": "let me look",
+        "waitMs": 1,
         "callTools": [{"name": "read", "args": {"n": 1}}, {"name": "slow", "args": {"n": 1}}],
     },
-    {"failWith": {"class": "transient", "code": "a.b", "message": "no"}},
-    {"say": "now", "callTools": [{"name": "write", "args": {"n": 1}}]},
-    {"say": "an answer of some length"},
+    {"failWith": {"class": "transient", "code": "a.b", "message": "no"}, "waitMs": 1},
+    {
+        "say": "now",
+        "waitMs": 1,
+        "callTools": [{"name": "slow", "args": {"n": 1}}, {"name": "write", "args": {"n": 1}}],
+    },
+    {"say": "an answer of some length", "waitMs": 1},
 ]
 
 
