@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
 from graphstate._canonical import Json
@@ -193,5 +192,7 @@ class Durability(Verbs):
 
 
 def _settings(graph: Verbs) -> dict[str, Any]:
+    from copy import deepcopy  # most processes ask for no settings
+
     # Some are objects, which the caller may change.
     return deepcopy(dict(graph.store.projection.tunables()))
