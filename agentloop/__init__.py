@@ -165,6 +165,12 @@ _HOMES = {
         "Grader",
         "grader",
     ),
+    "agentloop.evals.live": (
+        "LiveCase",
+        "LiveResult",
+        "LiveSuite",
+        "run_live",
+    ),
     "agentloop.evals.recording": (
         "case_of_run",
         "view_run",
@@ -228,7 +234,11 @@ _HOMES = {
         "RetryPolicy",
         "RunConfig",
     ),
-    "agentloop.orchestrator.events": ("ToolExecution",),
+    "agentloop.orchestrator.delegation": ("delegate",),
+    "agentloop.orchestrator.events": (
+        "ChildRun",
+        "ToolExecution",
+    ),
     "agentloop.orchestrator.ledger": (
         "FileDivergence",
         "FileEntry",
@@ -246,6 +256,11 @@ _HOMES = {
         "RecordingProvider",
         "ScriptedProvider",
         "as_provider",
+    ),
+    "agentloop.orchestrator.recomputing": (
+        "Difference",
+        "FullReplay",
+        "replay_full",
     ),
     "agentloop.orchestrator.registry": (
         "ToolHost",
@@ -283,6 +298,7 @@ _HOMES = {
         "Assembler",
         "AssemblyRequest",
         "Context",
+        "Estimates",
         "FrameDuplex",
         "FrameStats",
         "LedgerEntry",
@@ -307,7 +323,7 @@ _HOMES = {
         "Redactor",
         "Secret",
     ),
-    "agentloop.replays": (
+    "agentloop.reproduction": (
         "Divergence",
         "ReplayReport",
         "replay",

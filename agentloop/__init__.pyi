@@ -117,6 +117,10 @@ from agentloop.evals.graders import within_tool_calls as within_tool_calls
 from agentloop.evals.grades import Grade as Grade
 from agentloop.evals.grades import Grader as Grader
 from agentloop.evals.grades import grader as grader
+from agentloop.evals.live import LiveCase as LiveCase
+from agentloop.evals.live import LiveResult as LiveResult
+from agentloop.evals.live import LiveSuite as LiveSuite
+from agentloop.evals.live import run_live as run_live
 from agentloop.evals.recording import case_of_run as case_of_run
 from agentloop.evals.recording import view_run as view_run
 from agentloop.evals.running import CaseResult as CaseResult
@@ -160,6 +164,8 @@ from agentloop.orchestrator.assembly import PassthroughAssembler as PassthroughA
 from agentloop.orchestrator.config import Budget as Budget
 from agentloop.orchestrator.config import RetryPolicy as RetryPolicy
 from agentloop.orchestrator.config import RunConfig as RunConfig
+from agentloop.orchestrator.delegation import delegate as delegate
+from agentloop.orchestrator.events import ChildRun as ChildRun
 from agentloop.orchestrator.events import ToolExecution as ToolExecution
 from agentloop.orchestrator.ledger import FileDivergence as FileDivergence
 from agentloop.orchestrator.ledger import FileEntry as FileEntry
@@ -175,6 +181,9 @@ from agentloop.orchestrator.providers import ChunkedProvider as ChunkedProvider
 from agentloop.orchestrator.providers import RecordingProvider as RecordingProvider
 from agentloop.orchestrator.providers import ScriptedProvider as ScriptedProvider
 from agentloop.orchestrator.providers import as_provider as as_provider
+from agentloop.orchestrator.recomputing import Difference as Difference
+from agentloop.orchestrator.recomputing import FullReplay as FullReplay
+from agentloop.orchestrator.recomputing import replay_full as replay_full
 from agentloop.orchestrator.registry import ToolHost as ToolHost
 from agentloop.orchestrator.registry import ToolRegistry as ToolRegistry
 from agentloop.orchestrator.registry import ToolRun as ToolRun
@@ -202,6 +211,7 @@ from agentloop.outcome import transient as transient
 from agentloop.ports import Assembler as Assembler
 from agentloop.ports import AssemblyRequest as AssemblyRequest
 from agentloop.ports import Context as Context
+from agentloop.ports import Estimates as Estimates
 from agentloop.ports import FrameDuplex as FrameDuplex
 from agentloop.ports import FrameStats as FrameStats
 from agentloop.ports import LedgerEntry as LedgerEntry
@@ -223,9 +233,9 @@ from agentloop.ports import TokenUsage as TokenUsage
 from agentloop.ports import ToolSpec as ToolSpec
 from agentloop.redact import Redactor as Redactor
 from agentloop.redact import Secret as Secret
-from agentloop.replays import Divergence as Divergence
-from agentloop.replays import ReplayReport as ReplayReport
-from agentloop.replays import replay as replay
+from agentloop.reproduction import Divergence as Divergence
+from agentloop.reproduction import ReplayReport as ReplayReport
+from agentloop.reproduction import replay as replay
 from agentloop.resumes import fork as fork
 from agentloop.resumes import resume as resume
 from agentloop.schemas import ArgumentSchema as ArgumentSchema

@@ -13,7 +13,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from json import encoder as _json_encoder
 from typing import Any, TypeAlias, TypeVar
 
@@ -24,6 +24,7 @@ __all__ = (
     "Json",
     "NotJson",
     "decode",
+    "decode_each",
     "encode",
     "encode_text",
     "quote",
@@ -186,13 +187,14 @@ _plain_text: Callable[[Json], str] = json.JSONEncoder(
 ).encode
 
 
-def _load_fast() -> tuple[Callable[[Json], bytes], Callable[[bytes], Json]] | None:
+def _load_fast() -> tuple[Callable[[Json], bytes], Callable[[bytes], Json], Any, Any] | None:
     # msgspec writes and reads the same bytes several times faster. It is used where the program
     # has loaded it anyway: a one-shot graph command would wait longer for the import than it gains.
     module: Any = sys.modules.get("msgspec.json")
     if not hasattr(module, "Encoder"):
         return None
-    return module.Encoder(order="sorted").encode, module.Decoder().decode
+    writer, reader = module.Encoder(order="sorted"), module.Decoder()
+    return writer.encode, reader.decode, writer.encode_lines, reader.decode_lines
 
 
 _fast = _load_fast()
@@ -289,6 +291,8 @@ def _too_deep(text: str, limit: int) -> bool:
 
 
 def _has_long_int(data: bytes) -> bool:
+    if len(data) <= MAX_INT_DIGITS:
+        return False
     # A number that long covers two neighbours of every sample taken at half its length.
     return bool(re.search(_TWO_DIGITS, data[:: MAX_INT_DIGITS // 2]) and re.search(_LONG_INT, data))
 
@@ -423,3 +427,40 @@ def decode(
     except UnicodeEncodeError as error:
         raise NotJson(f"a lone surrogate U+{ord(error.object[error.start]):04X}") from None
     return value
+
+
+# Texts that are read together; more at once are not faster and take memory several times.
+_TOGETHER = 8 * 1024 * 1024
+
+
+def decode_each(texts: Sequence[bytes]) -> Iterator[Json]:
+    """Yield the value of each text, read as `decode` reads it: twice as fast if all are canonical.
+
+    Raises:
+        NotJson: As `decode`, when the turn of the text comes.
+    """
+    values = _read_together(texts)
+    return map(decode, texts) if values is None else iter(values)
+
+
+def _read_together(texts: Sequence[bytes]) -> list[Json] | None:
+    """Return the values of canonical texts; None if they have to be looked at one by one."""
+    longest = max(map(len, texts), default=0)
+    if _fast is None or longest * len(texts) > _TOGETHER:
+        return None
+    lines = b"\n".join((*texts, b""))
+    try:
+        if longest > 2 * MAX_DEPTH and any(map(_exceeds, texts)):  # each level has two brackets
+            return None
+        values: list[Json] = _fast[3](lines)
+        # Canonical JSON has no line break: if there are as many lines as texts, each text is one.
+        return values if len(values) == len(texts) and _fast[2](values) == lines else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _exceeds(text: bytes) -> bool:
+    """Say whether canonical text is too deep, or may hold a number that is too long."""
+    if text.count(b"[") + text.count(b"{") > MAX_DEPTH and _too_deep(str(text, "utf-8"), MAX_DEPTH):
+        return True
+    return len(text) > MAX_INT_DIGITS and _has_long_int(text)

@@ -16,7 +16,7 @@ from itertools import count
 from typing import Final, Protocol, TypeVar
 
 import anyio
-from anyio.lowlevel import checkpoint
+from anyio.lowlevel import RunVar, checkpoint
 
 from agentloop._canonical import Json, NotJson, encode_text
 from agentloop._numbers import MAX_COUNT, check_count
@@ -175,11 +175,49 @@ class ManualClock:
         sleeper.woken.set()
 
 
+class _Lookout:
+    """Finds out that nothing can run, once for all the clocks of an event loop.
+
+    Two clocks that looked each for themselves would take each other for something that runs.
+    """
+
+    def __init__(self) -> None:
+        self._looking = False
+        #: Those who wait to be told; what one is set to says whether it was found out.
+        self._others: list[tuple[anyio.Event, list[bool]]] = []
+
+    async def everything_waits(self) -> None:
+        """Return when every task of the event loop is blocked."""
+        while self._looking:
+            told, found = anyio.Event(), list[bool]()
+            self._others.append((told, found))
+            await told.wait()
+            if found:
+                return
+        self._looking, still = True, False
+        try:
+            # On asyncio the wait below looks every tenth of a second; mostly a few rounds are enough.
+            for _ in range(20):
+                await checkpoint()
+            await anyio.wait_all_tasks_blocked()
+            still = True
+        finally:
+            self._looking, others, self._others = False, self._others, []
+            for told, found in others:
+                if still:
+                    found.append(True)
+                told.set()
+
+
+_LOOKOUT: RunVar[_Lookout] = RunVar("agentloop.lookout")
+
+
 async def _everything_waits() -> None:
-    # On asyncio the wait below looks every tenth of a second; mostly a few rounds are enough.
-    for _ in range(20):
-        await checkpoint()
-    await anyio.wait_all_tasks_blocked()
+    lookout = _LOOKOUT.get(None)
+    if lookout is None:
+        lookout = _Lookout()
+        _LOOKOUT.set(lookout)
+    await lookout.everything_waits()
 
 
 class IdFactory(Protocol):

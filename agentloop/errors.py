@@ -260,7 +260,13 @@ class ScriptExhausted(AgentLoopError):
 
 
 class LedgerError(AgentLoopError):
-    """Root of what reading or writing a run ledger raises."""
+    """Root of what reading or writing a run ledger raises.
+
+    Attributes:
+        ledger: What the store has of the run, if one was being driven that can be read.
+    """
+
+    ledger: Any = None
 
 
 class LedgerConflict(LedgerError):
@@ -291,10 +297,15 @@ class DamagedLedger(LedgerError):
 
 
 class UnsupportedVersion(LedgerError):
-    """The ledger was written by a newer version of this library."""
+    """The ledger was written by a version of this library that cannot be read."""
 
-    def __init__(self, found: object, supported: int) -> None:
-        super().__init__(f"ledger version {found!r} is newer than {supported}, the newest this version reads")
+    def __init__(self, found: object, supported: int, *, oldest: int | None = None) -> None:
+        oldest = supported if oldest is None else oldest
+        readable = f"{supported}" if oldest == supported else f"{oldest} to {supported}"
+        super().__init__(
+            f"ledger version {found!r:.80} cannot be read here, only {readable}: "
+            "read it with the version of this library that wrote it, or a newer one"
+        )
         self.found, self.supported = found, supported
 
 

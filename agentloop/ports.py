@@ -23,6 +23,7 @@ __all__ = (
     "Assembler",
     "AssemblyRequest",
     "Context",
+    "Estimates",
     "FrameDuplex",
     "FrameStats",
     "Head",
@@ -238,6 +239,9 @@ class Provider(Protocol):
     """A model as the orchestrator asks it: one call, never retried, its failures classified.
 
     One that raises anything but `ClassifiedError` has a bug, which ends the run.
+
+    It may say of itself ``native_tools = True`` (it sends the tools, a window need not describe
+    them) and ``mid_system = False`` (a window has its system messages at the beginning).
     """
 
     @property
@@ -263,6 +267,29 @@ class StreamingProvider(Provider, Protocol):
 # ------------------------------------------------------------------------------- the window
 
 
+class Estimates(msgspec.Struct, frozen=True, kw_only=True):
+    """How near the counts of a run's windows were to what the provider said they cost."""
+
+    #: Windows that were answered and whose cost was told.
+    windows: int = 0
+    #: The largest share by which one cost more than was counted; 0 if none did.
+    undercount: float = 0.0
+
+    def seen(self, counted: int, reported: int) -> Estimates:
+        """Return this with one window more; one whose counts say nothing is passed over."""
+        if counted <= 0 or reported <= 0:
+            return self
+        share = max(self.undercount, reported / counted - 1)
+        return Estimates(windows=self.windows + 1, undercount=share)
+
+    def margin(self, start: float, *, least: float = 0.01) -> float:
+        """Return the share of a window to keep back: from ``start`` towards what was observed."""
+        if start <= least:
+            return start
+        aim = min(start, max(least, self.undercount))
+        return aim + (start - aim) / (1 + self.windows)
+
+
 class AssemblyRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a window is made from. Everything a run knows that a model may be shown."""
 
@@ -278,12 +305,16 @@ class AssemblyRequest(msgspec.Struct, frozen=True, kw_only=True):
     note: str | None = None
     #: The provider sends the tools by itself: do not describe them in prose, charge their schemas.
     native_tools: bool = False
+    #: The provider takes system messages after others; else they are joined to the leading one.
+    mid_system: bool = True
     #: The usable budget is to be multiplied by this: below 1 after a model found a window too long.
     shrink: float = 1.0
     #: The model tokens the run may still spend, this window included; None if there is no limit.
     tokens_left: int | None = None
     #: Texts of the summaries made in this run, oldest first.
     summaries: Sequence[str] = ()
+    #: How good the counts of earlier windows of this run were.
+    estimates: Estimates = Estimates()
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):

@@ -1,20 +1,14 @@
-"""Replaying a run: the recorded facts go through the same pure rules and must give the same.
-
-No adapter, tool, clock or disk beside the ledger is touched. Every decision, the frames it
-published, the text that streamed between, and the result are compared with what was recorded;
-the first difference is reported with both sides.
-"""
+"""Replaying loops: one agent-evaluator run, and a looping run with those inside it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 
 from agentloop._canonical import Json
-from agentloop.errors import IllegalTransition, LedgerError
+from agentloop.errors import IllegalTransition
 from agentloop.frames import (
     CHILD_RUN,
     ERROR,
@@ -25,7 +19,7 @@ from agentloop.frames import (
     Frame,
     Role,
 )
-from agentloop.ledger.reader import Entry, RunLedger
+from agentloop.ledger.reader import Entry
 from agentloop.loop.cycle import (
     Aborted,
     AgentEnded,
@@ -59,66 +53,20 @@ from agentloop.loop.rounds import (
 )
 from agentloop.loop.turns import TurnFold, is_forwarded
 from agentloop.messages import NodeStatus
-from agentloop.orchestrator.folding import Mismatch, RunFold
-from agentloop.orchestrator.recording import DRIVER as ORCHESTRATOR
-from agentloop.orchestrator.recording import shown_frames
 from agentloop.ports import LedgerStore
+from agentloop.reproduction import Diverged, Divergence, Progress, ReplayReport, replay, replay_child
 from agentloop.verdict import create_default_evaluator_parser
 
 __all__ = (
     "Diverged",
     "Divergence",
+    "LOOPS",
     "LoopReplay",
-    "OrchestratorReplay",
     "OuterReplay",
     "Progress",
     "ReplayReport",
     "replay",
 )
-
-FrameHook = Callable[[Frame], object]
-
-
-class Divergence(msgspec.Struct, frozen=True, kw_only=True):
-    """The first place where a replay differs from the record."""
-
-    #: Number of the entry; 0 if the ledger could not be read at all.
-    seq: int
-    #: What differs: ``effects``, ``out``, ``status``, ….
-    what: str
-    recorded: Json
-    replayed: Json
-
-    def __str__(self) -> str:
-        return f"entry {self.seq}: {self.what}: recorded {self.recorded!r}, replayed {self.replayed!r}"
-
-
-class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay found."""
-
-    run: str
-    ok: bool
-    #: Whether the ledger has its last entry; one without is a run that goes on or was killed.
-    closed: bool = False
-    entries: int = 0
-    steps: int = 0
-    #: Out frames the run has published.
-    frames: int = 0
-    divergence: Divergence | None = None
-    #: The data of ``run.closed``.
-    result: Mapping[str, Json] | None = None
-    #: With ``recompute``: verdicts the parser reads differently today; they are no failure.
-    differences: tuple[Divergence, ...] = ()
-    #: Reports of the inner runs of a looping run.
-    children: tuple[ReplayReport, ...] = ()
-
-
-class Diverged(Exception):
-    """The replay is somewhere else than the record."""
-
-    def __init__(self, entry: Entry, what: str, recorded: Json, replayed: Json) -> None:
-        super().__init__(what)
-        self.divergence = Divergence(seq=entry.seq, what=what, recorded=recorded, replayed=replayed)
 
 
 def _same(entry: Entry, what: str, replayed: Json) -> None:
@@ -127,68 +75,11 @@ def _same(entry: Entry, what: str, replayed: Json) -> None:
         raise Diverged(entry, what, recorded, replayed)
 
 
-def replay(
-    store: LedgerStore, run: str, /, *, recompute: bool = False, on_frame: FrameHook | None = None
-) -> ReplayReport:
-    """Replay a recorded run and report whether it is reproduced exactly.
-
-    Linear in the length of the run, constant memory. Never raises on account of what is stored.
-
-    Args:
-        store: Where the run is.
-        run: Its id.
-        recompute: Also read every verdict anew with the default parser and report what differs.
-        on_frame: Called with every Out frame, in order, as it is reproduced.
-    """
-    ledger = RunLedger(store, run)
-    progress = Progress(on_frame=on_frame, recompute=recompute)
-    try:
-        driver = str(ledger.opened.get("driver"))
-        if driver not in _REPLAYERS:
-            known = ", ".join(sorted(_REPLAYERS))
-            raise LedgerError(f"run {run} was driven by {driver!r}; this version replays {known}")
-        replayer = _REPLAYERS[driver](ledger.opened, progress, store)
-        for entry in ledger.entries():
-            progress.entries = entry.seq
-            replayer.take(entry)
-    except Diverged as diverged:
-        progress.divergence = diverged.divergence
-    except LedgerError as error:
-        seq = getattr(error, "seq", 0)
-        progress.divergence = Divergence(seq=seq, what="ledger", recorded=str(error), replayed=None)
-    except (KeyError, TypeError, ValueError, AttributeError, msgspec.ValidationError) as error:
-        problem = f"{type(error).__name__}: {error}"
-        progress.divergence = Divergence(seq=progress.entries, what="form", recorded=problem, replayed=None)
-    return progress.report(run)
-
-
-@dataclass(slots=True, kw_only=True)
-class Progress:
-    """What a replay has come to so far."""
-
-    on_frame: FrameHook | None = None
-    recompute: bool = False
-    entries: int = 0
-    steps: int = 0
-    frames: int = 0
-    divergence: Divergence | None = None
-    result: Mapping[str, Json] | None = None
-    differences: list[Divergence] = field(default_factory=list)
-    children: list[ReplayReport] = field(default_factory=list)
-
-    def report(self, run: str) -> ReplayReport:
-        return ReplayReport(
-            run=run,
-            ok=self.divergence is None and all(child.ok for child in self.children),
-            closed=self.result is not None,
-            entries=self.entries,
-            steps=self.steps,
-            frames=self.frames,
-            divergence=self.divergence,
-            result=self.result,
-            differences=tuple(self.differences),
-            children=tuple(self.children),
-        )
+def _all_same(entry: Entry, replayed: dict[str, Json]) -> None:
+    recorded = entry.data
+    for what, value in replayed.items():
+        if recorded.get(what) != value:
+            raise Diverged(entry, what, recorded.get(what), value)
 
 
 class LoopReplay:
@@ -207,11 +98,14 @@ class LoopReplay:
         self._fold: TurnFold | None = None
         self._usage: dict[str, int] = {}
         self._parse = create_default_evaluator_parser() if progress.recompute else None
+        self._handlers: dict[str, Callable[[Entry], None]] = {
+            kind: getattr(self, name) for kind, name in _LOOP_ENTRIES.items()
+        }
 
     def take(self, entry: Entry) -> None:
-        handler = _LOOP_ENTRIES.get(entry.kind)
+        handler = self._handlers.get(entry.kind)
         if handler is not None:  # a kind that a later version added does not change what this one decided
-            getattr(self, handler)(entry)
+            handler(entry)
 
     def _stage(self, frame_type: str, content: Mapping[str, Any]) -> None:
         self._out.add(frame_type, content)
@@ -251,12 +145,7 @@ class LoopReplay:
 
     def _child_run(self, entry: Entry, content: Mapping[str, Any]) -> None:
         """Replay the run that was the agent of this turn, which must be the same to its last entry."""
-        report = replay(self._store, content["run"], recompute=self._progress.recompute)
-        self._progress.children.append(report)
-        if report.ok:
-            seq, digest = RunLedger(self._store, content["run"]).verify().head
-            if [content["entries"], content["hash"]] != [seq, digest.hex()]:
-                raise Diverged(entry, "child", [content["entries"], content["hash"]], [seq, digest.hex()])
+        replay_child(self._store, self._progress, entry, content)
 
     def _turn_ended(self, entry: Entry) -> None:
         self._frames(entry)
@@ -311,22 +200,24 @@ class LoopReplay:
 
     def _step(self, entry: Entry) -> None:
         self._progress.steps += 1
-        _same(entry, "n", self._progress.steps)
         event: Event | None
         if entry.data["event"] == "stop_asked":
             event, self._stop = self._stop, None
         else:
             event, self._event = self._event, None
-        _same(entry, "event", None if event is None else event_name(event))
+        before: dict[str, Json] = {
+            "n": self._progress.steps,
+            "event": None if event is None else event_name(event),
+            "out": [*self._out.mark()],
+            "from": self._state.phase.value,
+        }
+        _all_same(entry, before)
         assert event is not None
-        _same(entry, "out", [*self._out.mark()])
-        _same(entry, "from", self._state.phase.value)
         try:
             self._state, effects = decide(self._state, event, self._config)
         except IllegalTransition as error:
             raise Diverged(entry, "to", entry.data.get("to"), str(error)) from None
-        _same(entry, "to", self._state.phase.value)
-        _same(entry, "effects", effect_names(effects))
+        _all_same(entry, {"to": self._state.phase.value, "effects": effect_names(effects)})
         self._ordered = effects
         for effect in effects:
             if type(effect) is Emit:
@@ -428,34 +319,8 @@ class OuterReplay:
                     self._progress.on_frame(Frame(effect.type, effect.content))
 
 
-class OrchestratorReplay:
-    """Feeds the facts of an orchestrated run to its reducer."""
-
-    def __init__(self, opened: Mapping[str, Any], progress: Progress, store: LedgerStore) -> None:
-        self._progress = progress
-        self._fold = RunFold(opened)
-
-    def take(self, entry: Entry) -> None:
-        """Take the next entry."""
-        progress = self._progress
-        streamed = self._fold.state.partial is not None
-        try:
-            event = self._fold.take(entry)
-        except Mismatch as mismatch:
-            raise Diverged(entry, mismatch.what, mismatch.recorded, mismatch.replayed) from None
-        if entry.kind == "run.closed":
-            progress.result = entry.data
-        if event is None:
-            return
-        progress.steps += 1
-        for frame in shown_frames(event, streamed=streamed):
-            progress.frames += 1
-            if progress.on_frame is not None:
-                progress.on_frame(frame)
-
-
-_REPLAYERS: Final[Mapping[str, Any]] = {
+#: What replays the runs of a driver.
+LOOPS: Final[Mapping[str, type[LoopReplay] | type[OuterReplay]]] = {
     DRIVER: LoopReplay,
     OUTER_DRIVER: OuterReplay,
-    ORCHESTRATOR: OrchestratorReplay,
 }

@@ -23,6 +23,7 @@ from agentloop.ledger.chain import NO_ENTRIES
 from agentloop.ledger.reader import Entry, RunLedger
 from agentloop.ledger.recorder import Recorder
 from agentloop.ledger.summaries import CLOSED, OPENED
+from agentloop.ledger.upcasting import ENTRIES
 from agentloop.loop.agent import AgentLoop, cycle_config, shown_forward
 from agentloop.loop.cycle import Emit, Order
 from agentloop.loop.history import turn_entry
@@ -330,11 +331,15 @@ def resume(store: LedgerStore, run: str, /, **options: Any) -> AgentLoop | Loopi
 
     Raises:
         RunNotFound: The store has no such run.
-        ResumeError: It cannot be gone on with.
+        ResumeError: It cannot be gone on with; as one of an older version, which can be forked.
         LedgerError: The ledger is damaged, or of a newer version.
         TypeError: An option that the record decides.
     """
-    driver = RunLedger(store, run).opened.get("driver")
+    ledger = RunLedger(store, run)
+    driver = ledger.opened.get("driver")
+    if ledger.version != ENTRIES.current:
+        # Entries of two versions under one head could not be told apart.
+        raise ResumeError(run, f"version {ledger.version} recorded it: fork it, and go on with the fork")
     if driver == ORCHESTRATOR:
         return resume_run(store, run, **options)
     for name in OUTER_REFUSED if driver == OUTER_DRIVER else REFUSED:

@@ -95,7 +95,7 @@ _COMMON: Final[Mapping[str, frozenset[str]]] = {
     "array": frozenset({"items", "minItems", "maxItems"}),
     "object": frozenset({"properties", "required", "additionalProperties"}),
 }
-_NOTES: Final = frozenset({"type", "description", "title", "default", "examples"})
+_NOTES: Final = frozenset({"type", "description", "title", "default", "examples", "$schema", "$comment"})
 _BOUNDS: Final = ("minLength", "maxLength", "minItems", "maxItems")
 
 
@@ -154,6 +154,18 @@ def _well_formed(schema: Mapping[str, Any]) -> bool:
         and isinstance(schema.get("description", ""), str)
         and isinstance(schema.get("title", ""), str)
         and isinstance(schema.get("examples", []), list)
+        and isinstance(schema.get("$comment", ""), str)
+        and isinstance(schema.get("$schema", ""), str)
+        and not _own_dialect(schema)
+    )
+
+
+def _own_dialect(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema is written in a language of its author's; older drafts are read as this one."""
+    dialect = schema.get("$schema", "")
+    return isinstance(dialect, str) and dialect.partition("://")[2].partition("/")[0] not in (
+        "",
+        "json-schema.org",
     )
 
 
@@ -301,6 +313,8 @@ def _check_bounds(schema: Mapping[str, Any]) -> None:
         for keyword in ("$dynamicRef", "$recursiveRef"):
             if keyword in member:
                 raise SchemaRefused(f"{keyword} is not supported")
+        if _own_dialect(member):
+            raise SchemaRefused(f"$schema {member['$schema']!r:.200} is not a draft of json-schema.org")
         if "patternProperties" in member and "unevaluatedProperties" in member:
             raise SchemaRefused("patternProperties beside unevaluatedProperties is not supported")
         patterns = [member["pattern"]] if isinstance(member.get("pattern"), str) else []
@@ -393,6 +407,8 @@ def _bounded_class() -> Any:
             "patternProperties": _check_pattern_properties,
             "additionalProperties": _check_additional,
             "uniqueItems": _check_unique,
+            "enum": _check_enum,
+            "const": _check_const,
         }
         counted = {
             keyword: _counted(replaced.get(keyword, cast(Any, check)))
@@ -402,12 +418,19 @@ def _bounded_class() -> Any:
     return _bounded[0]
 
 
+def _spend(steps: int) -> None:
+    _work.left -= steps
+    if _work.left < 0:
+        raise _TooMuchWork
+
+
 def _counted(check: Callable[..., Any]) -> Callable[..., Any]:
-    def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
-        _work.left -= 1
-        if _work.left < 0:
-            raise _TooMuchWork
-        return check(validator, value, instance, schema)
+    def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
+        _spend(1)
+        for error in check(validator, value, instance, schema) or ():
+            # The library quotes the whole value in each of its messages, needed or not.
+            _spend(len(error.message) // 1024)
+            yield error
 
     return counted
 
@@ -456,13 +479,38 @@ def _check_additional(validator: Any, inner: Any, instance: Any, schema: Any) ->
                 yield from validator.descend(instance[name], inner, path=name)
 
 
+def _text(value: Json) -> str:
+    """Return what equal values share: as canonical JSON 1 and 1.0 are equal, 1 and true are not."""
+    text = encode_text(value)
+    _spend(len(text) // 64)
+    return text
+
+
 def _check_unique(validator: Any, wanted: bool, instance: Any, schema: Any) -> Iterator[Any]:
     if wanted and isinstance(instance, list):
         if len(instance) > MAX_UNIQUE_ITEMS:
             yield _error(f"more than {MAX_UNIQUE_ITEMS} items, which all have to differ")
-        # As canonical JSON 1 and 1.0 are equal, and 1 and true are not.
-        elif len({encode_text(item) for item in instance}) != len(instance):
+        elif len({_text(item) for item in instance}) != len(instance):
             yield _error("has an item twice")
+
+
+#: The texts of lists of values; a list is kept with them, so that its id stays its own.
+_enums: dict[int, tuple[list[Json], frozenset[str]]] = {}
+
+
+def _check_enum(validator: Any, values: list[Json], instance: Any, schema: Any) -> Iterator[Any]:
+    known = _enums.get(id(values))
+    if known is None:
+        if len(_enums) >= 1_000:
+            _enums.clear()
+        known = _enums[id(values)] = values, frozenset(map(encode_text, values))
+    if _text(instance) not in known[1]:
+        yield _error("none of the values that are allowed")
+
+
+def _check_const(validator: Any, wanted: Json, instance: Any, schema: Any) -> Iterator[Any]:
+    if _text(instance) != _text(wanted):
+        yield _error(f"{encode_text(wanted):.200} was expected")
 
 
 def _library_problems(validator: Any, value: Json) -> list[Problem]:

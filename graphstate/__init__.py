@@ -112,6 +112,7 @@ _HOMES = {
         "Showing",
         "Snapshot",
         "Split",
+        "Spread",
         "Stat",
         "Step",
         "Suggestion",

@@ -92,6 +92,7 @@ from graphstate.model import Rollback as Rollback
 from graphstate.model import Showing as Showing
 from graphstate.model import Snapshot as Snapshot
 from graphstate.model import Split as Split
+from graphstate.model import Spread as Spread
 from graphstate.model import Stat as Stat
 from graphstate.model import Step as Step
 from graphstate.model import Suggestion as Suggestion

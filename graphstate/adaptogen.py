@@ -419,6 +419,7 @@ class Adaptogen(Verbs):
     pulse = Recollection.pulse
     apulse = Recollection.apulse
     absorb = Recollection.absorb
+    spread = Recollection.spread
     working_memory = Recollection.working_memory
     recognise = Recollection.recognise
     explain = Recollection.explain

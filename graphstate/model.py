@@ -80,6 +80,7 @@ __all__ = (
     "PulseHit",
     "Recognition",
     "Showing",
+    "Spread",
     "Taught",
     "Window",
     "WindowItem",
@@ -320,6 +321,17 @@ class Recognition(Struct, frozen=True, kw_only=True):
     similarity: float
     #: what is about the same but says something else, most similar first: candidates for `supersede`
     resembles: tuple[Likeness, ...]
+
+
+class Spread(Struct, frozen=True, kw_only=True):
+    """What some nodes warm up around them."""
+
+    #: by id, the warmest first, without the nodes it began at
+    reached: Mapping[str, float]
+    #: nodes that were reached, of which the warmest are shown
+    found: int
+    #: a level had too many nodes, and its weakest were left out
+    truncated: bool
 
 
 class Showing(Struct, frozen=True, kw_only=True):

@@ -42,6 +42,7 @@ TRUSTED = ("developer", "person")
 
 #: From the most trusted to the least.
 TRUST = ("developer", "person", "model", "tool", "import")
+_DISTRUST: Mapping[str | None, int] = {level: place for place, level in enumerate(TRUST)}
 
 RuleScope: TypeAlias = Literal["edge", "zone-intra", "zone-boundary"]
 _STRICTNESS: Mapping[Enforcement, int] = {"off": 0, "soft": 1, "hard": 2}
@@ -52,18 +53,18 @@ _DECISIONS: Mapping[Enforcement, Literal["allow", "warn", "deny"]] = {
 
 def lowest(*levels: str | None) -> str:
     """Return the least trusted level; one that nobody knows counts as the least of all."""
-    return TRUST[max(TRUST.index(level) if level in TRUST else len(TRUST) - 1 for level in levels)]
+    return TRUST[max([_DISTRUST.get(level, len(TRUST) - 1) for level in levels])]
 
 
 def written_trust(before: str | None, by: str | None, *, rewritten: bool) -> str:
     """Return how far a node is trusted that somebody wrote.
 
-    Only who is trusted raises it, by writing what the node holds anew.
+    Only who is trusted raises it, by writing all that the node says anew.
 
     Args:
         before: The node's trust until now, None for a new one.
         by: The writer's.
-        rewritten: Its label or payload is another one.
+        rewritten: Nothing is left of the label and payload that it had.
     """
     if before is None or (rewritten and by in TRUSTED):
         return lowest(by)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from array import array
-from base64 import b64decode, b64encode
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable, Sequence
 from operator import mul
 
@@ -45,7 +45,7 @@ def unpacked(data: bytes) -> tuple[float, ...]:
 
 def to_text(data: bytes) -> str:
     """Return the bytes of a vector as base64, as they stand in the log."""
-    return b64encode(data).decode()
+    return b2a_base64(data, newline=False).decode()
 
 
 def from_text(text: str) -> bytes:
@@ -54,7 +54,7 @@ def from_text(text: str) -> bytes:
     Raises:
         ValueError: It is not base64 of whole 32-bit floats.
     """
-    data = b64decode(text, validate=True)
+    data = a2b_base64(text, strict_mode=True)
     if len(data) % 4 or not data:
         raise ValueError(f"{len(data)} bytes are no vector of 32-bit floats")
     return data

@@ -19,6 +19,7 @@ FLOORS: Mapping[str, int] = {
     "JSON files as verdicts": 6 * 318,
     "JSON files as tool arguments": 2 * 318,
     "number texts": 100_000,
+    "schema answers": 1_150,
     "naughty strings": 15 * 515,
     "lone surrogates": 16 * 2_048,
     "searches": 515,
@@ -26,6 +27,7 @@ FLOORS: Mapping[str, int] = {
     "generated runs": 400,
     "random verdict texts": 10_000,
     "writer kills": 200,
+    "run kills": 120,
     "faults between statements": 150,
 }
 

@@ -10,6 +10,7 @@ from adapters.graph.memory import GraphMemory
 from adapters.graph.nodes import GraphNodes, ListedNodes, begin_task, declare_nodes, graph_node_provider
 from adapters.graph.project import GraphProject, open_project
 from adapters.graph.recollection import GraphWorkingMemory
+from adapters.graph.retriever import GraphRetriever
 
 __all__ = (
     "DEFAULT_REWARDS",
@@ -18,6 +19,7 @@ __all__ = (
     "GraphMemory",
     "GraphNodes",
     "GraphProject",
+    "GraphRetriever",
     "GraphWorkingMemory",
     "ListedNodes",
     "Reinforcement",

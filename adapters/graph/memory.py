@@ -1,21 +1,19 @@
 """Memories of the context window, kept as nodes of a graph.
 
 A fact is a ``semantic`` node, an episode an ``episodic``, an instruction a ``procedural`` one.
-Whose text a node holds is read from the log, where the graph has put down who wrote it, and not
-from the node, where anybody who may write nodes could say otherwise.
+How far its text is trusted is what the graph has folded from who wrote it and what it was made
+of. What the payload says of it, where anybody who may write nodes could say anything, only lowers it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
 from adapters.graph.calls import GraphCalls, value_of
 from adapters.graph.names import memory_id
-from agentloop._canonical import Json, decode
 from agentloop.context.memory import (
     GIVES_INSTRUCTIONS,
     TRUST_LEVELS,
@@ -40,11 +38,10 @@ NODE_KINDS: Final[dict[MemoryKind, str]] = {
     "instruction": "procedural",
 }
 _KINDS: Final = {node: kind for kind, node in NODE_KINDS.items()}
-#: Words of a query that are looked up, nodes that each of them gives, writes that are looked back on.
+#: Words of a query that are looked up, nodes that each of them gives.
 _WORDS: Final = 32
 _FOUND: Final = 64
 _MOST: Final = 1_000
-_WRITES: Final = 50
 
 T = TypeVar("T")
 
@@ -58,8 +55,6 @@ class _Graph(Protocol):
     def get_node(self) -> Callable[[str], Node | None]: ...
     @property
     def as_actor(self) -> Callable[..., Any]: ...
-    @property
-    def store(self) -> Any: ...
 
 
 class GraphMemory:
@@ -79,8 +74,6 @@ class GraphMemory:
         self._graph, self._actor = graph, actor
         self._words = words or WordRule(unicode=True)
         self._call = GraphCalls(graph)
-        #: Node to its change and the trust that was found for it.
-        self._trusted: dict[str, tuple[int, Trust]] = {}
 
     async def remember(self, record: MemoryRecord, /) -> MemoryRecord:
         """Keep a record as a node, in place of one with its id, and return it as it is kept.
@@ -161,41 +154,6 @@ class GraphMemory:
         return msgspec.structs.replace(record, retrieval_id=node.id)
 
     def _trust(self, node: Node) -> Trust:
-        """Return the trust of a node's text: no more than that of whoever put it there.
-
-        Costs one row of the log; for a node that was rewritten, a walk back to its first write,
-        once for each time that it changes.
-        """
+        """Return the trust of a node's text: what the graph says, or less if the node itself says so."""
         said: Any = node.payload.get("trust") if isinstance(node.payload, dict) else None
-        claimed: Trust = said if said in TRUST_LEVELS else node.trust
-        if claimed not in GIVES_INSTRUCTIONS:
-            return claimed  # it could only be less, which changes nothing
-        known = self._trusted.get(node.id)
-        if known is None or known[0] != node.updated_seq:
-            known = self._trusted[node.id] = node.updated_seq, lowest_trust([claimed, *self._writers(node)])
-        return known[1]
-
-    def _writers(self, node: Node) -> Sequence[Trust]:
-        """Return the trust of those who wrote the payload as it is now.
-
-        Who only changed something else about the node is not its writer, but cannot be told
-        apart here when more than `_WRITES` have: then all of them count.
-        """
-        log = self._graph.store.log
-        if node.version == 1:
-            rows = list(islice(log.read("graph", after=node.created_seq - 1), 1))
-        else:
-            rows = log.recent(
-                "graph", node=node.id, from_seq=node.created_seq, limit=_WRITES, type=None, edge=None
-            )
-        writers: list[Trust] = []
-        whole = len(rows) < _WRITES
-        for row in reversed(rows):
-            if not row.type.startswith("NodeUpserted"):
-                continue
-            body: Json = decode(row.body)
-            if not isinstance(body, dict) or body.get("payload") != node.payload:
-                whole = True
-                break
-            writers.append(row.trust if row.trust in TRUST_LEVELS else "import")
-        return (writers[-1:] if whole else writers) or ["import"]
+        return lowest_trust([node.trust, said]) if said in TRUST_LEVELS else node.trust

@@ -12,7 +12,7 @@ from adapters.graph.learning import shown_id, zone_of
 from adapters.graph.memory import GraphMemory
 from adapters.graph.names import actor_of
 from agentloop._canonical import encode_text
-from agentloop.context.memory import MemoryQuery, MemoryRecord, is_met, lowest_trust
+from agentloop.context.memory import MemoryQuery, MemoryRecord, is_met
 from agentloop.context.words import WordRule
 from graphstate import Adaptogen, Node
 
@@ -108,7 +108,9 @@ class GraphWorkingMemory(GraphMemory):
                 if node is not None:
                     yield pulse.retrieval_id, node
         if not asked or self._fill:
-            window = graph.working_memory(limit=limit, context=context, context_fallback=True, log=True)
+            window = graph.working_memory(
+                limit=limit, scope=self._task, context=context, context_fallback=True, log=True
+            )
             for item in window.items:
                 if item.node is not None:
                     yield window.retrieval_id, item.node
@@ -126,5 +128,5 @@ class GraphWorkingMemory(GraphMemory):
             text=text[:_TEXT],
             created_at=node.created_at,
             tags=tuple(node.tags),
-            trust=lowest_trust(self._writers(node)),
+            trust=node.trust,
         )

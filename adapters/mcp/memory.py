@@ -272,8 +272,8 @@ def context(
     for each in pinned:
         _known(graph, each)
     window = graph.working_memory(
-        limit=most, context=context, context_fallback=not strict_context, token_budget=token_budget,
-        cost_of=lambda node: estimate_text(_content(node)), diversity=diversity, pinned=pinned, log=True,
+        limit=most, scope=graph.actor, context=context, context_fallback=not strict_context,
+        token_budget=token_budget, cost_of=lambda node: estimate_text(_content(node)), diversity=diversity, pinned=pinned, log=True,
     )  # fmt: skip
     items = [
         {**_record(graph, item.node), "effective": item.effective, "decision": item.decision}

@@ -104,9 +104,10 @@ def _eval(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
         nargs="?",
-        choices=("run", "gate", "baseline", "record", "help"),
+        choices=("run", "gate", "baseline", "live", "record", "help"),
         default="run",
-        help="run the cases (default), compare them with the baseline, move the baseline, make a case of a run",
+        help="run the cases (default), compare them with the baseline, move the baseline, "
+        "measure real models, make a case of a run",
     )
     parser.add_argument(
         "run", nargs="?", help="record: a run id, or the beginning of one (default: the newest)"
@@ -122,6 +123,7 @@ def _eval(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", default="evals/baseline.json", help="(default: evals/baseline.json)")
     for kind in ("json", "md", "html", "junit"):
         parser.add_argument(f"--{kind}", metavar="FILE", help=f"also write the report as {kind}")
+    parser.add_argument("--seeds", type=_count, help="live: how often each case is run (default: as it says)")
     parser.add_argument("--parallel", type=_count, default=8, help="cases at the same time (default 8)")
     parser.add_argument(
         "--strict", action="store_true", help="run each case twice, and replay in a fresh process"

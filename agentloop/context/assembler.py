@@ -90,6 +90,9 @@ class ContextAssembler:
 
     def _budget(self, request: AssemblyRequest, native: int) -> ContextBudget:
         budget = self.config.budget
+        if self.config.calibrate:
+            margin = request.estimates.margin(budget.margin(self.config.tokenizer))
+            budget = replace(budget, safety_margin=margin)
         return replace(
             budget,
             reserve_for_output=budget.reserve_for_output + native,

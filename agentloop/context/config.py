@@ -120,3 +120,6 @@ class ContextConfig:
     extra_sections: SectionsOf | None = None
     #: Show the bounds of arguments with the tools, as ``integer 1..50``.
     render_bounds: bool = False
+    #: With a tokenizer that is not exact: keep back less, window by window, as the costs that the
+    #: provider reports show that its counts are not too low; in runs of the orchestrator.
+    calibrate: bool = False

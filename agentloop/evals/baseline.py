@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from agentloop._canonical import NotJson, decode
+from agentloop._numbers import check_amount, check_count
 from agentloop.errors import AgentLoopConfigError, TaskError
 from agentloop.evals.running import CaseResult, SuiteResult
 
@@ -34,9 +35,11 @@ def rounded(score: float) -> float:
     return math.floor(score * 1_000_000 + 0.5) / 1_000_000
 
 
-def _check_tolerance(name: str, value: float | None) -> None:
-    if value is not None and not (math.isfinite(value) and value >= 0):
-        raise AgentLoopConfigError(f"{name} is a number of at least 0, not {value!r}")
+def _check_tolerance(name: str, value: float | None, *, optional: bool = False) -> None:
+    try:
+        check_amount(name, value, optional=optional)
+    except (TypeError, ValueError) as error:
+        raise AgentLoopConfigError(str(error)) from None
 
 
 class Aggregate(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +58,7 @@ class BaselineCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     critical: bool
     fingerprint: str
     fingerprint2: str | None = None
+    path: str | None = None
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -62,6 +66,8 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
     Raises:
         AgentLoopConfigError: A tolerance is not a finite number of at least 0.
+        TypeError: The version is not an int.
+        ValueError: It is below 1.
     """
 
     version: int
@@ -79,7 +85,8 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
     def __post_init__(self) -> None:
         _check_tolerance("tolerance", self.tolerance)
-        _check_tolerance("aggregateTolerance", self.aggregate_tolerance)
+        _check_tolerance("aggregateTolerance", self.aggregate_tolerance, optional=True)
+        check_count("version", self.version, 1)
 
     def serialise(self) -> str:
         """Return the file: JSON with an indent of two, the cases by name."""
@@ -137,6 +144,7 @@ def _expected(case: CaseResult) -> BaselineCase:
         critical=case.critical,
         fingerprint=case.fingerprint,
         fingerprint2=case.fingerprint2 or None,
+        path=case.path or None,
     )
 
 

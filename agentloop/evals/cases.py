@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from agentloop.errors import AgentLoopConfigError
 from agentloop.evals.grades import Grader, check_weight
@@ -14,7 +14,7 @@ from agentloop.orchestrator.registry import ToolHost
 from agentloop.ports import Assembler
 from agentloop.tools import Tool
 
-__all__ = ("EvalCase", "EvalSuite")
+__all__ = ("EvalCase", "EvalSuite", "check_cases")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +75,29 @@ class EvalSuite:
     description: str = ""
 
     def __post_init__(self) -> None:
-        seen: set[str] = set()
-        for case in self.cases:
-            if case.id in seen:
-                raise AgentLoopConfigError(f"suite {self.id!r} has two cases called {case.id!r}")
-            if not case.graders:
-                raise AgentLoopConfigError(f"case {case.id!r} has no graders: it would pass whatever happens")
-            seen.add(case.id)
+        check_cases(self.id, self.cases)
+
+
+class GradedCase(Protocol):
+    """What cases of every kind have."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def graders(self) -> Sequence[Grader]: ...
+
+
+def check_cases(suite_id: str, cases: Iterable[GradedCase]) -> None:
+    """Raise unless every case has an id of its own and graders.
+
+    Raises:
+        AgentLoopConfigError: Names the case.
+    """
+    seen: set[str] = set()
+    for case in cases:
+        if case.id in seen:
+            raise AgentLoopConfigError(f"suite {suite_id!r} has two cases called {case.id!r}")
+        if not case.graders:
+            raise AgentLoopConfigError(f"case {case.id!r} has no graders: it would pass whatever happens")
+        seen.add(case.id)

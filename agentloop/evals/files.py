@@ -44,7 +44,7 @@ class GraderLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         try:
             made = GRADERS[self.grader](*self.args)
             return Grader(id=made.id, grade=made.grade, weight=self.weight)
-        except (TypeError, AgentLoopConfigError) as error:
+        except (TypeError, ValueError) as error:  # of which a wrong option is one
             raise TaskError(f"{self.grader} cannot be given {[*self.args]!r:.200}: {error}") from error
 
 

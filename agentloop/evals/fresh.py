@@ -16,7 +16,7 @@ from typing import Final
 from agentloop._canonical import decode
 from agentloop.errors import AgentLoopError
 from agentloop.ledger.jsonlines import JsonLinesLedgerStore
-from agentloop.replays import replay
+from agentloop.reproduction import replay
 
 __all__ = ("replay_afresh", "replay_folder")
 

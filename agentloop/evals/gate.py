@@ -9,6 +9,7 @@ import msgspec
 
 from agentloop.evals.baseline import BASELINE_VERSION, Baseline, BaselineCase, rounded
 from agentloop.evals.grades import weighted_mean
+from agentloop.evals.paths import word_diff
 from agentloop.evals.running import CaseResult, SuiteResult
 
 __all__ = ("Finding", "FindingKind", "GateReport", "Severity", "gate")
@@ -24,6 +25,7 @@ FindingKind: TypeAlias = Literal[
     "criticality-removed",
     "trajectory-drift",
     "nondeterministic",
+    "asynchronous-grader",
     "new-case",
     "aggregate-regression",
 ]
@@ -111,12 +113,15 @@ def _known(case: CaseResult, recorded: BaselineCase, tolerance: float, strict: b
         yield _finding("criticality-removed", "error", name, "it was critical, and is not any more")
     if not fell and (drift := _drift(case, recorded)):
         yield _finding("trajectory-drift", "error" if strict else "warning", name, drift)
-    yield from _same_twice(case)
+    yield from _may_differ(case)
 
 
 def _drift(case: CaseResult, recorded: BaselineCase) -> str | None:
     if case.fingerprint != recorded.fingerprint:
-        return f"it went another way: {recorded.fingerprint} → {case.fingerprint or 'none'}"
+        text = f"it went another way: {recorded.fingerprint} → {case.fingerprint or 'none'}"
+        if recorded.path and case.path:
+            text += f": {word_diff(recorded.path.split(), case.path.split())}"
+        return text
     if recorded.fingerprint2 is not None and case.fingerprint2 != recorded.fingerprint2:
         return f"its calls or its end came out otherwise: {recorded.fingerprint2} → {case.fingerprint2}"
     return None
@@ -127,13 +132,17 @@ def _new(case: CaseResult) -> Iterator[Finding]:
     if case.critical and not case.passed:
         text = f"a critical case fails ({case.score:.3f}){_why(case)}"
         yield _finding("critical-failure", "error", case.case_id, text)
-    yield from _same_twice(case)
+    yield from _may_differ(case)
 
 
-def _same_twice(case: CaseResult) -> Iterator[Finding]:
+def _may_differ(case: CaseResult) -> Iterator[Finding]:
     if case.deterministic is False:
         text = "a second run of it had another record"
         yield _finding("nondeterministic", "error", case.case_id, text)
+    awaited = [grade.grader_id for grade in case.grades if grade.awaited]
+    if awaited:
+        text = f"{', '.join(awaited)} had to be waited for: a judge belongs in a live suite"
+        yield _finding("asynchronous-grader", "error", case.case_id, text)
 
 
 def _why(case: CaseResult) -> str:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from agentloop._canonical import Json
+from agentloop._numbers import check_count, check_share
 from agentloop.errors import AgentLoopConfigError
 from agentloop.evals.grades import Grade, Grader, grader
+from agentloop.evals.paths import word_diff
 from agentloop.evals.views import RunStatus, RunView
 from agentloop.orchestrator.state import Usage
 from agentloop.patterns import Pattern
@@ -108,7 +110,10 @@ def calls_tools(names: Sequence[str], order: Order = "subsequence") -> Grader:
 
     def grade(run: RunView) -> Grade:
         score = score_of(wanted, run.tool_sequence)
-        return Grade(score=score, passed=score == 1, reason=f"called {_path(run.tool_sequence)}")
+        reason = f"called {_path(run.tool_sequence)}"
+        if score < 1 and order != "set":
+            reason += f": {word_diff(wanted, run.tool_sequence)}"
+        return Grade(score=score, passed=score == 1, reason=reason)
 
     return grader(f"calls-tools:{order}:{'>'.join(wanted)}", grade)
 
@@ -156,14 +161,20 @@ def visits_phase(phase: str, should: bool = True) -> Grader:
 
 
 def trajectory_close_to(reference: Sequence[str], threshold: float = 0.8) -> Grader:
-    """The tools called are, by edit distance, close to these."""
+    """The tools called are, by edit distance, close to these.
+
+    Raises:
+        TypeError: The threshold is no number.
+        ValueError: It is not from 0 to 1.
+    """
+    check_share("threshold", threshold)
     wanted = [*reference]
 
     def grade(run: RunView) -> Grade:
         most = max(len(wanted), len(run.tool_sequence))
         distance = edit_distance(wanted, run.tool_sequence)
         score = 1 - distance / most if most else 1.0
-        reason = f"distance {distance} of {most}: called {_path(run.tool_sequence)}"
+        reason = f"distance {distance} of {most}: {word_diff(wanted, run.tool_sequence) or 'no tools'}"
         return Grade(score=score, passed=score >= threshold, reason=reason)
 
     return grader(f"trajectory-close-to:{len(wanted)}", grade)
@@ -209,6 +220,7 @@ def budget_score(actual: float, limit: float, curve: Curve = "linear") -> float:
 def _within(name: str, counter: str, limit: int, curve: Curve) -> Grader:
     if curve not in ("linear", "hyperbolic"):
         raise AgentLoopConfigError(f"{name}: the curve is 'linear' or 'hyperbolic', not {curve!r}")
+    check_count("limit", limit, 0)
 
     def grade(run: RunView) -> Grade:
         actual = getattr(run.usage, counter)

@@ -10,10 +10,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from agentloop._numbers import check_amount
 from agentloop.errors import AgentLoopConfigError
 from agentloop.evals.views import RunView
 
-__all__ = ("Grade", "Grader", "grade_run", "grader", "weighted_mean")
+__all__ = ("Grade", "Grader", "grade_run", "grader", "score_of", "weighted_mean")
 
 
 class Grade(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -28,6 +29,8 @@ class Grade(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
     reason: str
     #: Anything else worth keeping, as JSON.
     detail: Any = None
+    #: The grader was waited for, so what it says may be otherwise next time. Filled in as above.
+    awaited: bool = False
 
 
 GradeOf: TypeAlias = Callable[[RunView], Grade | Awaitable[Grade]]
@@ -49,6 +52,11 @@ class Grader:
     def __post_init__(self) -> None:
         check_weight(f"grader {self.id!r}", self.weight)
 
+    @property
+    def asynchronous(self) -> bool:
+        """Whether it has to be waited for, as far as its function says; then no gate takes it."""
+        return inspect.iscoroutinefunction(self.grade)
+
 
 def grader(id: str, grade: GradeOf, *, weight: float = 1) -> Grader:
     """Return a grader that asks the function; it may be async."""
@@ -61,14 +69,22 @@ def check_weight(owner: str, weight: float) -> None:
     Raises:
         AgentLoopConfigError: Names the owner.
     """
-    if not (math.isfinite(weight) and weight >= 0):
-        raise AgentLoopConfigError(f"the weight of {owner} is a number of at least 0, not {weight!r}")
+    try:
+        check_amount(f"the weight of {owner}", weight)
+    except (TypeError, ValueError) as error:
+        raise AgentLoopConfigError(str(error)) from None
 
 
 def weighted_mean(scored: Sequence[tuple[float, float]], *, empty: float) -> float:
     """Return the mean of scores with their weights; ``empty`` where nothing weighs anything."""
     total = math.fsum(weight for _, weight in scored)
     return math.fsum(score * weight for score, weight in scored) / total if total else empty
+
+
+def score_of(graders: Sequence[Grader], grades: Sequence[Grade]) -> float:
+    """Return the mean of the grades with the weights of their graders; 0 where nothing weighs anything."""
+    scored = [(grade.score, one.weight) for grade, one in zip(grades, graders, strict=True)]
+    return weighted_mean(scored, empty=0.0)
 
 
 async def grade_run(graders: Sequence[Grader], view: RunView) -> tuple[Grade, ...]:
@@ -83,12 +99,14 @@ async def grade_run(graders: Sequence[Grader], view: RunView) -> tuple[Grade, ..
 
 
 async def _ask(one: Grader, view: RunView) -> Grade:
+    awaited = False
     try:
         given = one.grade(view)
-        grade = await given if inspect.isawaitable(given) else given
+        awaited = inspect.isawaitable(given)
+        grade = _checked(await given if inspect.isawaitable(given) else given)
     except Exception as error:
-        return _broken(f"grader threw: {type(error).__name__}: {error!s:.500}")
-    return _checked(grade)
+        grade = _broken(f"grader threw: {type(error).__name__}: {error!s:.500}")
+    return msgspec.structs.replace(grade, awaited=awaited)
 
 
 def _checked(grade: Any) -> Grade:

@@ -15,6 +15,7 @@ from agentloop.evals.views import RunView, view_file
 from agentloop.ledger.reader import Entry, RunLedger
 from agentloop.loop.resumption import LIMITS
 from agentloop.orchestrator.events import (
+    BudgetExceeded,
     ContextAssembled,
     Event,
     ModelFailed,
@@ -25,6 +26,7 @@ from agentloop.orchestrator.events import (
     ToolStarted,
 )
 from agentloop.orchestrator.ledger import FileEntry, RunFile, read_run_file
+from agentloop.orchestrator.phases import Phase
 from agentloop.orchestrator.recording import DRIVER
 from agentloop.ports import LedgerStore
 
@@ -68,16 +70,14 @@ async def case_of_run(store: LedgerStore, run: str, /, *, id: str | None = None)
         )
     ledger = RunLedger(store, run)
     name = id or run.replace("/", "-")
-    orchestrated = ledger.opened.get("driver") == DRIVER
-    made = (
-        _of_file(read_run_file(store, run), ledger.opened) if orchestrated else _of_loop([*ledger.entries()])
-    )
+    file = read_run_file(store, run) if ledger.opened.get("driver") == DRIVER else None
+    made = _of_loop([*ledger.entries()]) if file is None else _of_file(file, ledger)
     case = CaseFile(
         version=CASE_VERSION,
         id=name,
         description=f"as run {run} went",
-        subject="orchestrator" if orchestrated else "loop",
-        graders=tuple(_graders(view)),
+        subject="loop" if file is None else "orchestrator",
+        graders=tuple(_graders(view, inner_calls=0 if file is None else _inner_calls(file))),
         **made,
     )
     again = await play_case(case.case())
@@ -95,7 +95,12 @@ def _difference(recorded: RunView, again: RunView) -> str:
     return f"{told[0]} became {told[1]}"
 
 
-def _graders(view: RunView) -> Iterable[GraderLine]:
+def _inner_calls(file: RunFile) -> int:
+    """Return how many calls runs inside a call made: what is played is what they answered."""
+    return sum(child.tool_calls for execution in file.executions for child in execution.children)
+
+
+def _graders(view: RunView, *, inner_calls: int) -> Iterable[GraderLine]:
     yield GraderLine(grader="ends-as", args=(view.status,))
     if view.error_code is not None:
         yield GraderLine(grader="fails-with", args=(view.error_code,))
@@ -103,7 +108,7 @@ def _graders(view: RunView) -> Iterable[GraderLine]:
     usage = view.usage
     counters = {
         "modelCalls": usage.model_calls,
-        "toolCalls": usage.tool_calls,
+        "toolCalls": usage.tool_calls - inner_calls,
         "correctiveTurns": usage.corrective_turns,
         "retries": usage.retries,
     }
@@ -114,14 +119,14 @@ def _graders(view: RunView) -> Iterable[GraderLine]:
 # ---------------------------------------------------------------------------- orchestrated runs
 
 
-def _of_file(file: RunFile, opened: Mapping[str, Any]) -> dict[str, Any]:
+def _of_file(file: RunFile, ledger: RunLedger) -> dict[str, Any]:
     writing = {entry.event.call.name for entry in file.entries if isinstance(entry.event, ToolStarted)}
     return {
         "goal": file.goal,
         "config": msgspec.to_builtins(file.config),
-        "script": tuple(_turns(file.entries)),
-        "tools": {name: name not in writing for name in opened.get("tools") or ()},
-        "results": tuple(_result(execution) for execution in file.executions),
+        "script": (*_turns(file.entries), *_hanging_turn(file)),
+        "tools": {name: name not in writing for name in ledger.opened.get("tools") or ()},
+        "results": tuple(_results(file, ledger)),
         "windows": tuple(_windows(entry.event for entry in file.entries)),
     }
 
@@ -150,6 +155,39 @@ def _said(event: ModelSucceeded) -> dict[str, Any]:
             for call in event.message.tool_calls
         ]
     return turn | {"usage": msgspec.to_builtins(event.usage), "stopReason": event.stop_reason}
+
+
+def _out_of_time(file: RunFile) -> Phase | None:
+    """Return what was under way when the time of the run was up."""
+    last = file.entries[-1]
+    late = isinstance(last.event, BudgetExceeded) and last.event.error.code == "budget.wall_clock"
+    return last.from_phase if late else None
+
+
+def _beyond(file: RunFile) -> int:
+    """Return a wait that is not over before the time is up."""
+    return (file.config.budget.max_wall_clock_ms or 0) + 1
+
+
+def _hanging_turn(file: RunFile) -> Iterable[dict[str, Any]]:
+    if _out_of_time(file) is Phase.MODEL:
+        yield {"say": "", "waitMs": _beyond(file)}
+
+
+def _results(file: RunFile, ledger: RunLedger) -> Iterable[RecordedResult]:
+    """Yield what the calls gave, those of a batch that was cut off too, and what never came back."""
+    recorded = [
+        msgspec.convert(entry.data["result"], ToolExecution)
+        for entry in ledger.entries()
+        if entry.kind == "fact.tool_result"
+    ]
+    yield from map(_result, recorded)
+    if _out_of_time(file) is Phase.TOOLS:
+        answered = {execution.call.id for execution in recorded}
+        asked = [entry.event for entry in file.entries if isinstance(entry.event, ModelSucceeded)][-1]
+        for call in asked.message.tool_calls:
+            if call.id not in answered:
+                yield RecordedResult(name=call.name, args=call.arguments, wait_ms=_beyond(file))
 
 
 def _result(execution: ToolExecution) -> RecordedResult:

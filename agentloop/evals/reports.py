@@ -1,4 +1,4 @@
-"""What a suite or a gate says, as text, Markdown, JSON and JUnit XML."""
+"""What a suite or a gate says, as text, Markdown and JSON. As XML and HTML it is in `pages`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
-from xml.etree import ElementTree
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -15,19 +14,20 @@ from agentloop.evals.gate import Finding, GateReport, Severity
 from agentloop.evals.grades import Grade
 from agentloop.evals.running import CaseResult, SuiteResult
 
+if TYPE_CHECKING:
+    from agentloop.evals.live import Interval, LiveResult, LiveRun
+
 __all__ = (
     "bar",
+    "failing",
     "finding_line",
     "gate_json",
-    "html_page",
-    "junit_xml",
+    "live_report",
+    "mark",
     "markdown",
     "suite_json",
     "text_report",
 )
-
-#: What XML cannot hold, whatever is done to it.
-_NOT_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def bar(score: float, width: int) -> str:
@@ -48,22 +48,46 @@ def _lines(result: SuiteResult) -> Iterator[str]:
     yield ""
     yield f"{result.suite_id} — {result.passed} passed, {result.failed} failed"
     for case in result.cases:
-        yield f"  {_mark(case):<6} {bar(case.score, 10)} {case.score:.3f}  {case.case_id}"
+        yield f"  {mark(case):<6} {bar(case.score, 10)} {case.score:.3f}  {case.case_id}"
         if case.error is not None:
             yield f"         error: {case.error}"
-        yield from (f"         ✗ {grade.grader_id}: {grade.reason}" for grade in _failing(case))
+        yield from (f"         ✗ {grade.grader_id}: {grade.reason}" for grade in failing(case))
     yield f"  score  {bar(result.score, 24)} {result.score:.3f}"
     if result.critical_failures:
         yield f"  critical failures: {', '.join(result.critical_failures)}"
 
 
-def _mark(case: CaseResult) -> str:
+def live_report(result: LiveResult) -> str:
+    """Return the report of a live suite for a terminal, several lines."""
+    lines = ["", f"{result.suite_id} — live, {result.total_tokens} tokens"]
+    for case in result.cases:
+        skipped = f", {case.skipped} not begun" if case.skipped else ""
+        passed = f"{case.passed} of {len(case.runs)} passed{skipped}"
+        lines.append(f"  {_interval(case.score)}  {case.case_id}: {passed}")
+        for one in case.runs:
+            told = (
+                [f"error: {one.error}"]
+                if one.error
+                else [f"✗ {g.grader_id}: {g.reason}" for g in failing(one)]
+            )
+            lines += [f"         {one.seed}: {line}" for line in told]
+    lines.append(f"  {_interval(result.score)}  of all cases; 95 % of draws lie between")
+    return "\n".join(lines)
+
+
+def _interval(score: Interval | None) -> str:
+    return "—" if score is None else f"{score.mean:.3f} ({score.low:.3f} to {score.high:.3f})"
+
+
+def mark(case: CaseResult) -> str:
+    """Return the word for how a case came out; ``FAIL*`` is a critical one."""
     if case.passed:
         return "PASS"
     return "FAIL*" if case.critical else "FAIL"
 
 
-def _failing(case: CaseResult) -> list[Grade]:
+def failing(case: CaseResult | LiveRun) -> list[Grade]:
+    """Return the grades that are not acceptable."""
     return [grade for grade in case.grades if not grade.passed]
 
 
@@ -140,7 +164,7 @@ def _details(case: CaseResult) -> Iterator[str]:
     yield from ("", f"<details><summary>{_cell(case.case_id)}</summary>", "")
     if case.error is not None:
         yield f"- error: {_cell(case.error)}"
-    yield from (f"- {_cell(grade.grader_id)}: {_cell(grade.reason)}" for grade in _failing(case))
+    yield from (f"- {_cell(grade.grader_id)}: {_cell(grade.reason)}" for grade in failing(case))
     yield from ("", "</details>")
 
 
@@ -157,7 +181,7 @@ def _json(data: Any) -> str:
     return json.dumps(msgspec.to_builtins(data), indent=2, ensure_ascii=False) + "\n"
 
 
-def suite_json(result: SuiteResult) -> str:
+def suite_json(result: SuiteResult | LiveResult) -> str:
     """Return a result as JSON."""
     return _json(result)
 
@@ -165,82 +189,3 @@ def suite_json(result: SuiteResult) -> str:
 def gate_json(report: GateReport) -> str:
     """Return what the gate says as JSON: ``{ok, findings, result}``."""
     return _json({"ok": report.ok, "findings": report.findings, "result": report.result})
-
-
-def junit_xml(result: SuiteResult, findings: Sequence[Finding] = ()) -> str:
-    """Return the result as a CI server reads tests: a suite, its cases, what failed and why.
-
-    Args:
-        result: What came out.
-        findings: Of the gate; its errors fail the cases they are about, or one case of their own.
-    """
-    errors = [finding for finding in findings if finding.severity == "error"]
-    known = {case.case_id for case in result.cases}
-    elsewhere = [one for one in errors if one.case_id not in known]
-    suite = ElementTree.Element("testsuite", name=_xml(result.suite_id))
-    for case in result.cases:
-        _test(suite, case, [one for one in errors if one.case_id == case.case_id])
-    for one in elsewhere:
-        test = ElementTree.SubElement(suite, "testcase", classname=_xml(result.suite_id), name=one.kind)
-        ElementTree.SubElement(test, "failure", type=one.kind, message=_xml(finding_line(one)))
-    for name, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error")):
-        suite.set(name, str(len([*suite.iter(tag)])))
-    ElementTree.indent(suite)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
-
-
-def _test(suite: ElementTree.Element, case: CaseResult, errors: Sequence[Finding]) -> None:
-    classname = _xml(suite.get("name", ""))
-    test = ElementTree.SubElement(suite, "testcase", classname=classname, name=_xml(case.case_id))
-    if case.error is not None:
-        ElementTree.SubElement(test, "error", message=_xml(case.error))
-        return
-    told = [f"✗ {grade.grader_id}: {grade.reason}" for grade in _failing(case)]
-    told += [finding_line(finding) for finding in errors]
-    if told:
-        failure = ElementTree.SubElement(test, "failure", message=_xml(told[0]))
-        failure.text = _xml("\n".join(told))
-
-
-_STYLE: Final = (
-    "body{font:15px system-ui;margin:2em;max-width:70em}td,th{padding:.2em .8em;text-align:left}"
-    ".failed{color:#b00020}.passed{color:#1b6e2d}meter{width:8em}"
-)
-
-
-def html_page(report: GateReport) -> str:
-    """Return the report as one page that needs nothing else: no script, no font, no network."""
-    page = ElementTree.Element("html", lang="en")
-    head, body = ElementTree.SubElement(page, "head"), ElementTree.SubElement(page, "body")
-    ElementTree.SubElement(head, "meta", charset="utf-8")
-    result, word = report.result, "passed" if report.ok else "failed"
-    _put(head, "title", f"Eval gate — {word}")
-    _put(head, "style", _STYLE)
-    _put(body, "h1", f"Eval gate — {word}", word)
-    _put(
-        body,
-        "p",
-        f"{result.suite_id}: {result.passed} passed, {result.failed} failed, score {result.score:.3f}",
-    )
-    findings = ElementTree.SubElement(body, "ul")
-    for finding in report.findings:
-        _put(findings, "li", finding_line(finding), "failed" if finding.severity == "error" else "")
-    table = ElementTree.SubElement(body, "table")
-    for case in result.cases:
-        row = ElementTree.SubElement(table, "tr")
-        _put(row, "td", _mark(case), "passed" if case.passed else "failed")
-        ElementTree.SubElement(ElementTree.SubElement(row, "td"), "meter", value=f"{case.score:.3f}")
-        _put(row, "td", f"{case.score:.3f}")
-        _put(row, "td", case.case_id)
-        told = [f"{grade.grader_id}: {grade.reason}" for grade in _failing(case)]
-        _put(row, "td", "; ".join([case.error] if case.error else told))
-    return "<!doctype html>\n" + ElementTree.tostring(page, encoding="unicode", method="html") + "\n"
-
-
-def _put(parent: ElementTree.Element, tag: str, text: str, css: str = "") -> None:
-    attributes = {"class": css} if css else {}
-    ElementTree.SubElement(parent, tag, attributes).text = _xml(text)
-
-
-def _xml(text: str) -> str:
-    return _NOT_XML.sub("\ufffd", text)

@@ -10,7 +10,7 @@ import msgspec
 from agentloop._numbers import check_count
 from agentloop.determinism import ManualClock, Mulberry32, SequentialIds
 from agentloop.evals.cases import EvalCase, EvalSuite
-from agentloop.evals.grades import Grade, grade_run, weighted_mean
+from agentloop.evals.grades import Grade, grade_run, score_of, weighted_mean
 from agentloop.evals.views import RunStatus, RunView, view_file
 from agentloop.ledger.memory import MemoryLedgerStore
 from agentloop.orchestrator.config import read_config
@@ -38,6 +38,8 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     usage: Usage
     fingerprint: str
     fingerprint2: str = ""
+    #: As of `RunView.path`.
+    path: str = ""
     tags: tuple[str, ...] = ()
     #: Why there was no run to grade.
     error: str | None = None
@@ -110,6 +112,7 @@ async def play_case(case: EvalCase, *, store: LedgerStore | None = None) -> RunV
         usage=state.usage,
         outcome=state.outcome,
         entries=tuple(entries),
+        redacted=True,
     )
     return view_file(file, store)
 
@@ -148,11 +151,10 @@ async def run_case(case: EvalCase, *, twice: bool = False, store: LedgerStore | 
     except Exception as error:
         return _blown_up(case, error)
     grades = await grade_run(case.graders, view)
-    scored = [(grade.score, one.weight) for grade, one in zip(grades, case.graders, strict=True)]
     return CaseResult(
         case_id=case.id,
         passed=all(grade.passed for grade in grades),
-        score=weighted_mean(scored, empty=0.0),
+        score=score_of(case.graders, grades),
         critical=case.critical,
         weight=case.weight,
         grades=grades,
@@ -160,6 +162,7 @@ async def run_case(case: EvalCase, *, twice: bool = False, store: LedgerStore | 
         usage=view.usage,
         fingerprint=view.fingerprint,
         fingerprint2=view.fingerprint2,
+        path=view.path,
         tags=tuple(case.tags),
         deterministic=same,
     )

@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from agentloop._canonical import Json, decode, encode
 from agentloop.determinism import digest
 from agentloop.orchestrator.ledger import RunFile, ToolUse
 from agentloop.orchestrator.state import Outcome, Usage
 from agentloop.ports import LedgerStore
-from agentloop.replays import ReplayReport, replay
+from agentloop.reproduction import ReplayReport, replay
 
 __all__ = ("RunStatus", "RunView", "view_file")
+
+#: What of a path can be kept and compared word by word.
+PATH_WORDS: Final = 200
 
 RunStatus: TypeAlias = Literal["completed", "failed", "halted"]
 
@@ -82,6 +85,15 @@ class RunView:
     def tool_sequence(self) -> list[str]:
         """The names of the calls that were made."""
         return [use.name for use in self.tool_calls]
+
+    @property
+    def path(self) -> str:
+        """The phases, and behind a bar the tools, in words; empty for one of more than `PATH_WORDS`."""
+        phases = [step.rpartition("->")[2] for step in self.phase_trace]
+        words = [*(step.partition("->")[0] for step in self.phase_trace[:1]), *phases]
+        if self.tool_calls:
+            words += ["|", *self.tool_sequence]
+        return " ".join(words) if len(words) <= PATH_WORDS else ""
 
     @cached_property
     def replayed(self) -> ReplayReport:

@@ -8,19 +8,20 @@ from collections.abc import Iterator
 import msgspec
 
 from agentloop._canonical import Json, NotJson, decode
-from agentloop.errors import DamagedLedger, LedgerError, RunNotFound, UnsupportedVersion
-from agentloop.ledger.blobs import PROMPT, blob_digest, join_blobs
+from agentloop.errors import DamagedLedger, LedgerError, RunNotFound
+from agentloop.ledger.blobs import BLOB_MARK, PROMPT, blob_digest, join_blobs
 from agentloop.ledger.chain import NO_ENTRIES, follow
-from agentloop.ledger.recorder import LEDGER_VERSION
 from agentloop.ledger.summaries import CLOSED, OPENED, data_of
+from agentloop.ledger.upcasting import ENTRIES
 from agentloop.ports import Head, LedgerEntry, LedgerStore, RunIndex
 
 __all__ = ("Entry", "LedgerReport", "RunLedger", "find_run")
 
 STEP = "step"
+_ENDS = frozenset({OPENED, CLOSED})
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One entry of a run, decoded."""
 
     seq: int
@@ -50,10 +51,16 @@ class RunLedger:
     the data as strict JSON, the texts kept outside the entries by their digest. That shows any
     change in the middle; that newest entries were removed, or that everything was replaced by
     another valid run, only a head kept elsewhere can show.
+
+    A run of an older version is given as this one would have recorded it; what is stored stays.
+
+    Attributes:
+        version: The version that recorded the run, once its first entry was read.
     """
 
     def __init__(self, store: LedgerStore, run: str) -> None:
         self.run = run
+        self.version = ENTRIES.current
         self._store = store
 
     def entries(self) -> Iterator[Entry]:
@@ -71,28 +78,32 @@ class RunLedger:
         return self._read()
 
     def _read(self) -> Iterator[tuple[Entry, bytes]]:
-        newest: Entry | None = None
+        stored, current = None, ENTRIES.current
+        closed = False
         for stored in follow(self.run, self._store.read(self.run), NO_ENTRIES):
-            if newest is not None and newest.kind == CLOSED:
+            if closed:
                 raise DamagedLedger(self.run, stored.seq, f"it stands after {CLOSED}")
             entry = self._decode(stored)
-            if newest is None:
+            if stored.seq == 1:
                 self._check_opened(entry)
-            newest = entry
+            if self.version != current:
+                entry = self._raised(entry)
+            closed = entry.kind == CLOSED
             yield entry, stored.hash
-        if newest is None:
+        if stored is None:
             raise RunNotFound(self.run)
 
     def _decode(self, stored: LedgerEntry) -> Entry:
+        kind = stored.kind
         data = data_of(self.run, stored)
-        if stored.kind == PROMPT:
+        if kind == PROMPT and BLOB_MARK in stored.body:
             try:
                 data = join_blobs(data, lambda digest: self._load(stored.seq, digest))
             except NotJson as error:
                 raise DamagedLedger(self.run, stored.seq, str(error)) from error
-        if stored.kind in (OPENED, CLOSED) and not isinstance(data, dict):
-            raise DamagedLedger(self.run, stored.seq, f"the data of {stored.kind} is not an object")
-        return Entry(seq=stored.seq, at=stored.at, kind=stored.kind, data=data)
+        if kind in _ENDS and not isinstance(data, dict):
+            raise DamagedLedger(self.run, stored.seq, f"the data of {kind} is not an object")
+        return Entry(seq=stored.seq, at=stored.at, kind=kind, data=data)
 
     def _load(self, seq: int, digest: Json) -> Json:
         blob = self._store.blob(digest) if isinstance(digest, str) else None
@@ -108,10 +119,16 @@ class RunLedger:
                 self.run, entry.seq, f"a run begins with {OPENED}, this one with {entry.kind!r}"
             )
         version = entry.data.get("version")
-        if type(version) is not int or version < LEDGER_VERSION:
+        if type(version) is not int or version < ENTRIES.oldest:
             raise DamagedLedger(self.run, entry.seq, f"{OPENED} has the unusable version {version!r}")
-        if version > LEDGER_VERSION:
-            raise UnsupportedVersion(version, LEDGER_VERSION)
+        self.version = ENTRIES.check(version)
+
+    def _raised(self, entry: Entry) -> Entry:
+        """Return an entry of an older version as this one would have recorded it."""
+        kind, data = ENTRIES.raised(self.version, (entry.kind, entry.data))
+        if kind == OPENED and isinstance(data, dict):
+            data = {**data, "version": ENTRIES.current}
+        return Entry(seq=entry.seq, at=entry.at, kind=kind, data=data)
 
     def verify(self, *, expect_head: Head | None = None) -> LedgerReport:
         """Return whether every entry holds. Never raises on account of what is stored.

@@ -12,12 +12,13 @@ from agentloop.determinism import Clock
 from agentloop.errors import LedgerUnavailable
 from agentloop.ledger.blobs import BLOB_LIMIT, BLOB_MARK, PROMPT, split_blobs
 from agentloop.ledger.chain import NO_ENTRIES, Chain
+from agentloop.ledger.upcasting import ENTRIES
 from agentloop.ports import Head, LedgerEntry, LedgerStore
 
 __all__ = ("LEDGER_VERSION", "Recorder")
 
 #: What ``run.opened`` carries as ``version``.
-LEDGER_VERSION = 2
+LEDGER_VERSION = ENTRIES.current
 
 
 class Recorder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -14,11 +14,9 @@ from agentloop.errors import AgentLoopConfigError
 from agentloop.frames import ABORT, ERROR
 from agentloop.loop.turns import OWN_PREFIX, AdapterLike
 from agentloop.ports import LedgerStore, OutcomeBridge, Tap
+from agentloop.redact import Redactor
 from agentloop.symbolic import SymbolicState
 from agentloop.tools import ToolAdapter
-
-if TYPE_CHECKING:
-    from agentloop.redact import Redactor
 
 __all__ = ("CommitMode", "LoopOptions", "OverflowStrategy", "options_from_camel")
 

@@ -344,7 +344,7 @@ class TurnFold:
             reason = frame.content.get("finish_reason")
             self.finish_reason = reason if isinstance(reason, str) else None
             usage = frame.content.get("usage")
-            if isinstance(usage, Mapping):
+            if usage is not None and isinstance(usage, Mapping):
                 self._count(usage)
         elif kind != REASONING and (ids := frame.content.get("retrieval_ids")):
             self.retrieval_ids += [str(item) for item in ids]

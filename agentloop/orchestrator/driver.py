@@ -88,7 +88,14 @@ class RunDriver:
         """Record the beginning of a new run."""
         options, state = self.options, self.state
         tools = [spec.name for spec in options.tools.specs]
-        self.record.opened(state, self.config, seed=options.seed, tools=tools, labels=options.labels)
+        self.record.opened(
+            state,
+            self.config,
+            seed=options.seed,
+            tools=tools,
+            labels=options.labels,
+            redacted=options.redactor is not None,
+        )
         self._begin()
 
     def _begin(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import Final, cast
+from typing import cast
 
 import anyio
 import msgspec
@@ -19,6 +19,7 @@ from agentloop.errors import ClassifiedError, ErrorValue
 from agentloop.frames import Frame
 from agentloop.messages import ToolCall
 from agentloop.orchestrator import budgets
+from agentloop.orchestrator.assembly import assembly_request, lead_with_system
 from agentloop.orchestrator.driver import RunDriver
 from agentloop.orchestrator.events import (
     Assemble,
@@ -26,6 +27,7 @@ from agentloop.orchestrator.events import (
     BackoffElapsed,
     BudgetExceeded,
     CallModel,
+    ChildRun,
     ContextAssembled,
     Effect,
     Event,
@@ -45,9 +47,9 @@ from agentloop.orchestrator.events import (
 )
 from agentloop.orchestrator.paging import PagedTools
 from agentloop.orchestrator.reducer import MAX_SUMMARIES
-from agentloop.orchestrator.registry import ToolRun, render_value
+from agentloop.orchestrator.registry import Allowance, ToolRun, render_value
 from agentloop.orchestrator.streaming import Batcher, Partial, wire_frame
-from agentloop.orchestrator.timing import time_limit
+from agentloop.orchestrator.timing import TimeLimits
 from agentloop.outcome import (
     Err,
     Ok,
@@ -70,8 +72,6 @@ from agentloop.ports import (
 
 __all__ = ("Effects",)
 
-_NO_TOOLS: Final = "No more tools can be called in this run: answer with what is known."
-
 
 class Effects:
     """Performs the effects of one run."""
@@ -83,6 +83,11 @@ class Effects:
         for execution in driver.before.executions.values():
             self._tools.keep(execution)
         self._limiter: anyio.CapacityLimiter | None = None
+        self.limits = TimeLimits(driver.options.clock)
+        # As `isinstance` of the protocol would say, which is slower than a whole model call of a script.
+        self._streams = hasattr(driver.options.provider, "stream")
+        #: Runs made by the calls of the batch so far, which its event will account for.
+        self._children: list[ChildRun] = []
 
     async def perform(self, effect: Effect) -> Event:
         """Return the event that answers the effect."""
@@ -100,20 +105,9 @@ class Effects:
     # ---------------------------------------------------------------------------- the window
 
     def _request(self, effect: Assemble | None = None) -> AssemblyRequest:
-        state, options = self._driver.state, self._options
-        offered = budgets.offers_tools(state.usage, options.config)
-        specs = self._tools.specs
-        return AssemblyRequest(
-            run_id=state.run_id,
-            step=state.step,
-            goal=state.goal,
-            transcript=state.transcript,
-            tools=tuple(specs) if offered else (),
-            note=_NO_TOOLS if specs and not offered and state.usage.tool_calls else None,
-            native_tools=bool(getattr(options.provider, "native_tools", False)),
-            shrink=1.0 if effect is None else effect.shrink,
-            tokens_left=budgets.output_room(state, 0, options.config),
-            summaries=state.summaries,
+        options = self._options
+        return assembly_request(
+            self._driver.state, options.config, self._tools.specs, provider=options.provider, effect=effect
         )
 
     async def _assemble(self, effect: Assemble) -> Event:
@@ -134,6 +128,8 @@ class Effects:
             if attempts > 1:
                 report = {**(made.report or {}), "assemblyAttempts": attempts}
                 made = msgspec.structs.replace(made, report=report)
+            if not request.mid_system:
+                made = lead_with_system(made)
             context = driver.ingress.context(made, driver.state.transcript)
         except ClassifiedError as error:
             return Fault(at=at, error=to_error(error, source="assembler"))
@@ -195,18 +191,16 @@ class Effects:
 
     async def _call_model(self, effect: CallModel) -> Event:
         timeout_ms = self._options.config.model_timeout_ms
-        answers: list[Event] = []
-        async with time_limit(self._options.clock, timeout_ms):
-            answers.append(await self._ask(effect))
-        if not answers:
+        answer = await self.limits.within(timeout_ms, self._ask(effect))
+        if answer is None:
             text = f"the model did not answer within {timeout_ms} ms"
             error = transient("model.timeout", text, detail={"timeoutMs": timeout_ms}, source="provider")
             return ModelFailed(at=self._driver.now(), error=error)
-        return answers[0]
+        return answer
 
     async def _ask(self, effect: CallModel) -> Event:
         provider = self._options.provider
-        if isinstance(provider, StreamingProvider):
+        if self._streams:
             event: Event | None = None
             async with aclosing(self.frames(effect)) as said:
                 async for item in said:
@@ -282,6 +276,7 @@ class Effects:
 
     async def _execute_tools(self, effect: ExecuteTools) -> Event:
         calls = effect.calls
+        self._children = []
         steps = [self._options.ids.next("tool") for _ in calls]
         results: dict[int, ToolExecution] = {}
         for group in self._groups(calls):
@@ -331,6 +326,7 @@ class Effects:
         driver, tools = self._driver, self._tools
         known = driver.before.executions.get(step_id)
         if known is not None:
+            self._children += known.children
             return known
         # What does not exist changes nothing either.
         read_only = tools.read_only(call.name) or all(spec.name != call.name for spec in tools.specs)
@@ -346,6 +342,7 @@ class Effects:
                 await driver.commit()
             execution = await self._attempts(call, step_id, read_only)
         driver.record.result(execution)
+        self._children += execution.children
         self._tools.keep(execution)
         if not read_only:
             await driver.commit()
@@ -355,9 +352,10 @@ class Effects:
         clock, budget = self._options.clock, self._options.config.budget
         began_ms, log = clock.monotonic_ms(), list[Attempt]()
         most = max(1, budget.max_tool_attempts) if read_only else 1
+        children: list[ChildRun] = []
         while True:
             attempt = len(log) + 1
-            result = await self._invoke(call, step_id, attempt)
+            result = await self._invoke(call, step_id, attempt, children)
             if isinstance(result, Ok) or result.error.error_class != "transient" or attempt >= most:
                 break
             at = self._driver.now()
@@ -372,27 +370,56 @@ class Effects:
             attempts=attempt,
             attempts_log=tuple(log),
             step_id=step_id,
+            children=tuple(children),
         )
         return self._driver.ingress.struct(execution, "tool.bad_value")
 
-    async def _invoke(self, call: ToolCall, step_id: str, attempt: int) -> Result[Json]:
+    def _allowance(self) -> Allowance:
+        """Return what is left of the run's budget for runs inside a call."""
+        driver, options = self._driver, self._options
+        state, budget, made = driver.state, options.config.budget, self._children
+        tokens, calls = budgets.output_room(state, 0, options.config), budget.max_tool_calls
+        if tokens is not None:
+            tokens -= sum(child.usage.prompt_tokens + child.usage.completion_tokens for child in made)
+        if calls is not None:
+            calls -= state.usage.tool_calls + len(state.pending_calls) + sum(one.tool_calls for one in made)
+        time_ms = budget.max_wall_clock_ms
+        return Allowance(
+            ledger=options.ledger,
+            durability=options.durability,
+            redactor=options.redactor,
+            tokens=tokens,
+            tool_calls=None if calls is None else max(0, calls),
+            time_ms=None if time_ms is None else time_ms - (driver.now() - state.started_at),
+        )
+
+    async def _invoke(
+        self, call: ToolCall, step_id: str, attempt: int, children: list[ChildRun]
+    ) -> Result[Json]:
         options = self._options
         own_ms = self._tools.timeout_ms(call.name)
         timeout_ms = options.config.tool_timeout_ms if own_ms is None else own_ms
         keyed = msgspec.structs.replace(call, step_id=step_id, key=f"{options.run_id}/{step_id}")
-        run = ToolRun(run_id=options.run_id, step_id=step_id, clock=options.clock, attempt=attempt)
-        results: list[Result[Json]] = []
-        async with time_limit(options.clock, timeout_ms):
-            try:
-                results.append(await self._tools.invoke(keyed, run))
-            except Exception as error:
-                results.append(Err(to_error(error, source=f"tool:{call.name}")))
-        if not results:
+        run = ToolRun(
+            run_id=options.run_id,
+            step_id=step_id,
+            clock=options.clock,
+            attempt=attempt,
+            allowance=self._allowance(),
+            children=children,
+        )
+        result = await self.limits.within(timeout_ms, self._answer(keyed, run))
+        if result is None:
             text = f"{call.name} did not answer within {timeout_ms} ms"
             detail = {"timeoutMs": timeout_ms}
             return Err(transient("tool.timeout", text, detail=detail, source=f"tool:{call.name}"))
-        result = results[0]
         return result if isinstance(result, Ok) else Err(self._driver.ingress.error(result.error))
+
+    async def _answer(self, call: ToolCall, run: ToolRun) -> Result[Json]:
+        try:
+            return await self._tools.invoke(call, run)
+        except Exception as error:
+            return Err(to_error(error, source=f"tool:{call.name}"))
 
 
 class _Said:

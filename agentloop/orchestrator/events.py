@@ -21,6 +21,7 @@ __all__ = (
     "BackoffElapsed",
     "BudgetExceeded",
     "CallModel",
+    "ChildRun",
     "ContextAssembled",
     "Effect",
     "Event",
@@ -58,6 +59,18 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
     waited_ms: int
 
 
+class ChildRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """A run that was made inside a tool call: where it is recorded, and what it spent."""
+
+    #: Its id, in the same store.
+    run: str
+    #: Number and hexadecimal hash of its last entry.
+    entries: int
+    hash: str
+    usage: TokenUsage = TokenUsage()
+    tool_calls: int = msgspec.field(default_factory=int)
+
+
 class ToolExecution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """How one tool call came out."""
 
@@ -72,6 +85,8 @@ class ToolExecution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     attempts_log: tuple[Attempt, ...] = ()
     #: Ours; attempts at the same call share it.
     step_id: str = ""
+    #: Runs that were made for the call; what they spent is spent of this run's budget.
+    children: tuple[ChildRun, ...] = ()
 
 
 class RunStarted(_Event, frozen=True, tag="run.started"):

@@ -15,8 +15,9 @@ import msgspec
 
 from agentloop._canonical import Json, NotJson, decode, encode
 from agentloop.determinism import digest
-from agentloop.errors import DamagedLedger, InvariantViolation, UnsupportedVersion
+from agentloop.errors import DamagedLedger, InvariantViolation
 from agentloop.ledger.reader import RunLedger
+from agentloop.ledger.upcasting import Upcasts
 from agentloop.orchestrator.config import RunConfig
 from agentloop.orchestrator.events import (
     ContextAssembled,
@@ -41,8 +42,18 @@ __all__ = (
     "replay_file",
 )
 
-#: The newest version of the file that is read and the one that is written.
-FILE_VERSION: Final = 2
+
+def _of_the_first_version(file: dict[str, Any]) -> dict[str, Any]:
+    """Return a file of version 1, which counted no failed model calls, as one of version 2."""
+    events = [entry["event"]["type"] for entry in file["entries"]]
+    asked = sum(name in ("model.succeeded", "model.failed") for name in events)
+    return {**file, "version": 2, "migratedFrom": 1, "usage": {**file["usage"], "modelInvocations": asked}}
+
+
+#: Versions of the file.
+FILES: Final[Upcasts[dict[str, Any]]] = Upcasts(2, {1: _of_the_first_version})
+#: The version that is written.
+FILE_VERSION: Final = FILES.current
 
 
 class FileEntry(msgspec.Struct, frozen=True, kw_only=True, rename={"from_phase": "from"}):
@@ -83,6 +94,10 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     usage: Usage
     outcome: Outcome | None
     entries: tuple[FileEntry, ...]
+    #: The older version it was raised from, whose decisions were made by other rules.
+    migrated_from: int | msgspec.UnsetType = msgspec.UNSET
+    #: A redactor looked at what entered: there may be marks in place of secrets.
+    redacted: bool | msgspec.UnsetType = msgspec.UNSET
 
     def serialise(self) -> bytes:
         """Return the file: canonical JSON, the same bytes for the same run."""
@@ -179,7 +194,7 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def parse_ledger(data: bytes | str) -> RunFile:
-    """Read a run's file.
+    """Read a run's file; one of an older version is raised to the newest.
 
     Raises:
         UnsupportedVersion: It was written by a version that cannot be read.
@@ -189,12 +204,10 @@ def parse_ledger(data: bytes | str) -> RunFile:
         told = decode(data)
     except NotJson as error:
         raise DamagedLedger("?", 0, f"the file is not JSON: {error}") from error
-    version = told.get("version") if isinstance(told, dict) else None
-    if version not in (1, FILE_VERSION) or isinstance(version, bool):
-        raise UnsupportedVersion(version, FILE_VERSION)
+    version = FILES.check(told.get("version") if isinstance(told, dict) else None)
     try:
-        return msgspec.convert(told, RunFile)
-    except (msgspec.ValidationError, ValueError) as error:
+        return msgspec.convert(FILES.raised(version, told), RunFile)
+    except (msgspec.ValidationError, ValueError, TypeError, KeyError) as error:
         raise DamagedLedger(str(told.get("runId", "?")), 0, f"the file has another form: {error}") from error
 
 
@@ -241,6 +254,7 @@ def read_run_file(store: LedgerStore, run: str, /) -> RunFile:
         usage=state.usage,
         outcome=state.outcome,
         entries=tuple(entries),
+        redacted=True if fold.opened.get("redacted") is True else msgspec.UNSET,
     )
 
 
@@ -275,7 +289,7 @@ class FileReplay(msgspec.Struct, frozen=True, kw_only=True):
 def replay_file(file: RunFile, *, config: RunConfig | None = None) -> FileReplay:
     """Feed the recorded events to the reducer and compare everything that follows. Never raises.
 
-    A file of version 1 is compared by its phases only.
+    A file that was raised from an older version is compared by its phases only.
 
     Args:
         file: The recorded run.
@@ -288,7 +302,7 @@ def replay_file(file: RunFile, *, config: RunConfig | None = None) -> FileReplay
 class _FileReplayer:
     def __init__(self, file: RunFile, config: RunConfig) -> None:
         self._file, self._config = file, config
-        self._strict = file.version > 1
+        self._strict = file.migrated_from is msgspec.UNSET
         self._state = RunState.initial(file.run_id, file.goal, file.started_at)
         self._emitted: deque[Event] = deque()
         self._count = 0

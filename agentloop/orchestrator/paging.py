@@ -41,16 +41,19 @@ class PagedTools:
     def __init__(self, tools: ToolHost, config: RunConfig) -> None:
         self._tools, self._config = tools, config
         self._contents: dict[str, str] = {}
-        own = any(spec.name == READ_MORE for spec in tools.specs)
-        text = "Reads on in a result that was too long to be shown whole."
-        reading = Tool(name=READ_MORE, description=text, schema=_SCHEMA, handler=self._read, read_only=True)
-        self._more = None if own else ToolRegistry([reading])
+        self._more: ToolRegistry | None = None
 
     def keep(self, execution: ToolExecution) -> None:
         """Keep a result that the model is not shown whole."""
         content, most = execution.content, shown_length(self._config)
         if most is not None and len(content) > most and execution.call.name != READ_MORE:
             self._contents[kept_name(content)] = content
+            if self._more is None and all(spec.name != READ_MORE for spec in self._tools.specs):
+                text = "Reads on in a result that was too long to be shown whole."
+                tool = Tool(
+                    name=READ_MORE, description=text, schema=_SCHEMA, handler=self._read, read_only=True
+                )
+                self._more = ToolRegistry([tool])
 
     async def _read(self, id: str, offset: int = 0) -> Result[Json]:
         content = self._contents.get(id)
@@ -64,11 +67,11 @@ class PagedTools:
         return Ok(content[offset:end] + more)
 
     def _owner(self, name: str) -> ToolHost:
-        return self._more if self._more is not None and self._contents and name == READ_MORE else self._tools
+        return self._more if self._more is not None and name == READ_MORE else self._tools
 
     @property
     def specs(self) -> Sequence[ToolSpec]:
-        if self._more is None or not self._contents:
+        if self._more is None:
             return self._tools.specs
         return (*self._tools.specs, *self._more.specs)
 

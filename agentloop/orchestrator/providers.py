@@ -159,6 +159,7 @@ class CoreProvider:
     def __init__(self, core: ModelCore, *, name: str, max_output_tokens: int) -> None:
         check_count("max_output_tokens", max_output_tokens, 1)
         self.core, self.name, self._most = core, name, max_output_tokens
+        self.mid_system = bool(getattr(core, "mid_system", True))
 
     def _sent(self, request: ModelRequest) -> ModelRequest:
         limit = request.max_output_tokens

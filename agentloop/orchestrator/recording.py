@@ -115,8 +115,9 @@ class OrchestratorRecord:
         seed: str,
         tools: Sequence[str],
         labels: Mapping[str, Json],
+        redacted: bool,
     ) -> None:
-        """Record the beginning."""
+        """Record the beginning; ``redacted`` says that a redactor looked at what entered."""
         data = {
             "version": LEDGER_VERSION,
             "driver": DRIVER,
@@ -128,6 +129,7 @@ class OrchestratorRecord:
             "tools": [*tools],
             "node": None,
             "labels": dict(labels),
+            **({"redacted": True} if redacted else {}),
         }
         self.recorder.record("run.opened", data)
 

@@ -206,6 +206,7 @@ def _model_succeeded(state: RunState, event: ModelSucceeded, config: RunConfig) 
     # A server refuses a later window that holds a message without anything, or one call id twice.
     if not (type(route) is Repair and route.error.code in _UNUSABLE):
         transcript = transcript.plus([message])
+    counted = 0 if state.context is None else state.context.tokens
     answered = _replace(
         state,
         now=event.at,
@@ -215,6 +216,7 @@ def _model_succeeded(state: RunState, event: ModelSucceeded, config: RunConfig) 
         usage=_replace(usage, model_calls=usage.model_calls + 1),
         attempt=1,
         partial=None,
+        estimates=state.estimates.seen(counted, event.usage.prompt_tokens),
     )
     return Transition(answered, emit=(route,))
 
@@ -346,15 +348,15 @@ _SEVERITY: Final = ("cancelled", "fatal", "budget")
 def _tools_completed(state: RunState, event: ToolsCompleted, config: RunConfig) -> Transition:
     results, at = event.results, event.at
     usage = state.usage
-    state = _replace(
-        state,
-        now=at,
-        usage=_replace(
-            usage,
-            tool_calls=usage.tool_calls + len(results),
-            retries=usage.retries + sum(result.attempts - 1 for result in results),
-        ),
+    usage = _replace(
+        usage,
+        tool_calls=usage.tool_calls + len(results),
+        retries=usage.retries + sum(result.attempts - 1 for result in results),
     )
+    for child in [child for result in results for child in result.children]:
+        usage = budgets.paid(usage, child.usage, config)
+        usage = _replace(usage, tool_calls=usage.tool_calls + child.tool_calls)
+    state = _replace(state, now=at, usage=usage)
     messages = [shown_result(result, config) for result in results]
     if event.skipped:
         calls = {call.id: call for call in state.pending_calls}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -17,14 +17,28 @@ from agentloop._canonical import Json, NotJson, decode
 from agentloop.determinism import Clock
 from agentloop.errors import InvariantViolation
 from agentloop.messages import ToolCall, ToolResult
+from agentloop.orchestrator.events import ChildRun
 from agentloop.outcome import Err, Ok, Result, correctable, fatal, to_error
-from agentloop.ports import ToolSpec
+from agentloop.ports import LedgerStore, ToolSpec
+from agentloop.redact import Redactor
 from agentloop.schemas import ArgumentSchema, render_schema
 from agentloop.tools import MAX_ARGUMENT_BYTES, MAX_OUTPUT, HandlerThreads, Tool, bind_call, read_result
 
-__all__ = ("ToolHost", "ToolRegistry", "ToolRun", "render_value")
+__all__ = ("Allowance", "ToolHost", "ToolRegistry", "ToolRun", "render_value")
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
+
+
+class Allowance(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs inside a call may spend at most, and where they are recorded."""
+
+    ledger: LedgerStore
+    durability: Literal["power", "process"]
+    redactor: Redactor | None
+    #: Tokens, tool calls and milliseconds that are left; None if there is no limit.
+    tokens: int | None
+    tool_calls: int | None
+    time_ms: int | None
 
 
 class ToolRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +50,10 @@ class ToolRun(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     #: 1, 2, …
     attempt: int = 1
+    #: What a run that the call makes may spend.
+    allowance: Allowance | None = None
+    #: Where such a call puts down which runs it made.
+    children: list[ChildRun] = msgspec.field(default_factory=list)
 
 
 class ToolHost(Protocol):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import anyio
 
 from agentloop._canonical import Json
-from agentloop.errors import InvariantViolation
+from agentloop.errors import InvariantViolation, LedgerError
 from agentloop.ledger.chain import NO_ENTRIES
 from agentloop.messages import Message
 from agentloop.orchestrator import budgets
@@ -25,7 +25,6 @@ from agentloop.orchestrator.ledger import RunFile, read_run_file
 from agentloop.orchestrator.options import Deps, Finalizer, RunOptions, read_options
 from agentloop.orchestrator.registry import ToolHost
 from agentloop.orchestrator.state import Outcome, RunState
-from agentloop.orchestrator.timing import time_limit
 from agentloop.outcome import to_error
 from agentloop.ports import Assembler, Head, LedgerStore, Provider, Sink
 from agentloop.tools import Tool
@@ -82,6 +81,16 @@ class Orchestrator:
         """The run's id."""
         return self.options.run_id
 
+    @property
+    def state(self) -> RunState:
+        """Where the run stands."""
+        return self._driver.state
+
+    @property
+    def head(self) -> Head:
+        """Number and hash of its newest entry."""
+        return self._driver.record.recorder.head
+
     async def run(self) -> RunResult:
         """Run to the end and return how it ended. Once.
 
@@ -89,13 +98,15 @@ class Orchestrator:
 
         Raises:
             InvariantViolation: The program is wrong; ``ledger`` is the record up to there.
-            LedgerError: The record cannot be kept; nothing goes on without it.
+            LedgerError: The record cannot be kept; nothing goes on without it. ``ledger`` is what
+                the store has of it.
         """
         if self._started:
             raise RuntimeError("a run is driven once: make another Orchestrator")
         self._started = True
         failure: BaseException | None = None
         async with anyio.create_task_group() as tasks:
+            self._effects.limits.tasks = tasks
             if self.options.signal is not None:
                 tasks.start_soon(self._watch, self.options.signal)
             try:
@@ -105,7 +116,8 @@ class Orchestrator:
                 raise
             except Exception as error:
                 failure = error
-            tasks.cancel_scope.cancel()
+            if self.options.signal is not None:
+                tasks.cancel_scope.cancel()
         if failure is not None:
             raise self._with_record(failure)
         driver = self._driver
@@ -127,28 +139,27 @@ class Orchestrator:
         driver, config = self._driver, self.options.config
         most = config.budget.max_wall_clock_ms
         left_ms = None if most is None else most - (driver.now() - driver.state.started_at)
-        events: list[Event] = []
-        async with time_limit(self.options.clock, left_ms) as scope:
-            self._scope = scope
-            if driver.stopped():
-                scope.cancel()
-            try:
-                events.append(await self._effects.perform(effect))
-            except Exception as error:
-                events.append(self._fault(error))
+        self._scope = anyio.CancelScope()
+        if driver.stopped():
+            self._scope.cancel()
+        answer = await self._effects.limits.within(left_ms, self._answer(effect), scope=self._scope)
         self._scope = None
         if (problem := driver.broken or driver.lost) is not None:
             raise problem
-        if not events and driver.stopped():
+        if answer is None and driver.stopped():
             return [RunCancelled(at=driver.now())]
+        events = [] if answer is None else [answer]
         late = budgets.wall_clock(driver.now() - driver.state.started_at, config)
         if late is not None:
             events.append(BudgetExceeded(at=driver.now(), error=late))
         return events
 
-    def _fault(self, error: Exception) -> Event:
-        value = self._driver.ingress.error(to_error(error, source="runtime"))
-        return Fault(at=self._driver.now(), error=value)
+    async def _answer(self, effect: Effect) -> Event:
+        try:
+            return await self._effects.perform(effect)
+        except Exception as error:
+            value = self._driver.ingress.error(to_error(error, source="runtime"))
+            return Fault(at=self._driver.now(), error=value)
 
     async def _watch(self, signal: anyio.Event) -> None:
         await signal.wait()
@@ -162,9 +173,10 @@ class Orchestrator:
             await self._driver.commit()
 
     def _with_record(self, failure: BaseException) -> BaseException:
-        if isinstance(failure, InvariantViolation):
+        if isinstance(failure, (InvariantViolation, LedgerError)):
             try:
-                self._driver.record.commits.now()
+                if isinstance(failure, InvariantViolation):
+                    self._driver.record.commits.now()
                 failure.ledger = read_run_file(self.options.ledger, self.run_id)
             except Exception as error:
                 failure.add_note(f"its record cannot be read: {error!s:.500}")

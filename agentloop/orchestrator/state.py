@@ -12,7 +12,7 @@ from agentloop.errors import ErrorValue
 from agentloop.messages import Message, ToolCall
 from agentloop.orchestrator.phases import Phase
 from agentloop.orchestrator.streaming import Partial
-from agentloop.ports import Context
+from agentloop.ports import Context, Estimates
 
 __all__ = ("Outcome", "RunState", "Transcript", "Usage")
 
@@ -138,6 +138,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     truncated: bool = False
     #: Texts of the summaries made.
     summaries: tuple[str, ...] = ()
+    #: How good the counts of the windows were.
+    estimates: Estimates = Estimates()
 
     @classmethod
     def initial(cls, run_id: str, goal: str, started_at: int) -> RunState:

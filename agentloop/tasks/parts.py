@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import importlib.util
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -23,10 +21,11 @@ from agentloop.frames import TEXT, Frame
 from agentloop.loop.context import LoopContext
 from agentloop.loop.turns import AdapterLike
 from agentloop.models import AdapterContext, read_options
+from agentloop.modules import load_file
 from agentloop.scripted import ScriptedAdapter, load_script
 from agentloop.tasks.file import RoleSpec
 
-__all__ = ("find_part", "load_file", "make_adapter", "scripted_adapter")
+__all__ = ("find_part", "make_adapter", "scripted_adapter")
 
 _PYTHON: Final = "python:"
 
@@ -95,17 +94,6 @@ def _python(name: str, base: Path) -> Any:
         return getattr(module, attribute)
     except AttributeError:
         raise TaskError(f"{name!r}: the module {module_name} has no {attribute!r}") from None
-
-
-def load_file(name: str, path: Path) -> Any:
-    """Return the module in a file that its author named on the command line or in a task."""
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses of the module look themselves up there
-    spec.loader.exec_module(module)
-    return module
 
 
 class _ScriptOptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

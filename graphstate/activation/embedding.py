@@ -135,7 +135,7 @@ def _checked(told: Descriptor, texts: Sequence[str], answer: Any) -> list[list[f
 # --------------------------------------------------------------------------------- what is embedded
 
 
-def build_embedding_text(fields: Mapping[str, str], weights: Mapping[str, int] | None = None) -> str:
+def build_embedding_text(fields: Mapping[str, str], *, weights: Mapping[str, int] | None = None) -> str:
     """Return the fields that are not empty, each as often as its weight says (1 unless given), with spaces.
 
     Raises:

@@ -64,6 +64,10 @@ def cosine(one: Sequence[float] | None, other: Sequence[float] | None) -> float:
     return sum(x * y for x, y in zip(one, other, strict=True)) / norms if norms else 0.0
 
 
+def _finite(value: object) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
 class _Entry:
     """A candidate while it waits: how similar it is to the first ``compared`` of the chosen."""
 
@@ -105,15 +109,21 @@ class _Packer:
 
     def _cost(self, id: str) -> float:
         cost = self._cost_of(id)
-        if not math.isfinite(cost) or cost < 0:
+        if not _finite(cost) or cost < 0:
             raise ValueError(f"the cost of {id!r} must be a finite number from 0, not {cost!r}")
         return cost
+
+    def _likeness(self, one: str, other: str) -> float:
+        likeness = self._similarity(one, other)
+        if not _finite(likeness):
+            raise ValueError(f"how alike {one!r} and {other!r} are must be a finite number, not {likeness!r}")
+        return likeness
 
     def compare(self, entry: _Entry) -> None:
         """Let an entry know of everything chosen since it was compared last."""
         if self._diversity:
             for choice in self.chosen[entry.compared :]:
-                entry.similarity = max(entry.similarity, self._similarity(entry.id, choice.id))
+                entry.similarity = max(entry.similarity, self._likeness(entry.id, choice.id))
         entry.compared = len(self.chosen)
 
     def value(self, entry: _Entry) -> float:
@@ -166,7 +176,7 @@ def select(
         ties: By id, what decides between equal scores before the id does; the larger first.
 
     Raises:
-        ValueError: limit, budget, diversity or a cost is out of its range.
+        ValueError: limit, budget, diversity, a cost or a similarity is out of its range.
     """
     if limit < 0 or not 0 <= diversity <= 1 or (budget is not None and not budget >= 0):
         raise ValueError(

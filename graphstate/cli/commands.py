@@ -391,6 +391,8 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             "reads",
             (),
             (
+                Flag("present", "show which memories are present instead, whenever that changes", SWITCH),
+                Flag("context", "with --present: as they are in this context", TEXT),
                 Flag("after", "begin behind this event; with the next one if absent", COUNT),
                 Flag("interval-ms", "how often to look, 10 to 60000, 500 if absent", COUNT),
                 Flag("limit", "end after so many events", COUNT),
@@ -639,6 +641,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             "changes with --log",
             (Word("query", "text that is searched for", TEXT),),
             (*_SEARCH, _ALSO_SUPERSEDED, Flag("as-of", "only what held at this time, in ms", COUNT), _LOG),
+            embeds=True,
         ),
         Command(
             "absorb",
@@ -652,6 +655,25 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 Flag("habituate", "what is present already gains less", SWITCH),
                 _CAUSE,
             ),
+            embeds=True,
+        ),
+        Command(
+            "spread",
+            "what some nodes warm up around them, the warmest first",
+            "reads",
+            (Word("seeds", "ids, comma-separated", NAMES),),
+            (
+                Flag("limit", "at most so many, 20 if absent", COUNT),
+                Flag("depth", "edges that activation spreads over", COUNT),
+                Flag("decay", "0 to 1: what one edge leaves", NUMBER),
+                Flag("fan-beta", "0 to 1: how far neighbours share, 0.5 if absent", NUMBER),
+                Flag(
+                    "edge-types",
+                    "follow these alone: kinds, and labels of references, comma-separated",
+                    NAMES,
+                ),
+                Flag("direction", "out, in or both; out if absent", TEXT),
+            ),
         ),
         Command(
             "working-memory",
@@ -660,6 +682,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
             (Word("limit", "how many, 10 if absent", COUNT, optional=True),),
             (
                 Flag("min-score", "only what is more present", NUMBER),
+                _SCOPE,
                 _CONTEXT,
                 Flag("context-fallback", "what was never seen in it counts as it does everywhere", SWITCH),
                 Flag("token-budget", "what all of them may cost together", COUNT),
@@ -683,6 +706,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
                 Flag("same", "cosine from which on it is the same, 0.97 if absent", NUMBER),
                 Flag("limit", "at most so many that resemble it, 5 if absent", COUNT),
             ),
+            embeds=True,
         ),
         Command(
             "explain-memory",

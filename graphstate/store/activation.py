@@ -38,7 +38,8 @@ _CLASS_OF = {lane: name for name, lane in _LANES.items()}
 _RECORD = """a.score, a.importance, a.anchor, a.inhibition, a.inhibited_at, a.reinforcement_count,
 a.last_reinforced_at, a.shown, a.useful, a.harmful"""
 _FIND = f"""SELECT n.no, n.id, n.kind, n.status, p.memory_class, EXISTS (SELECT 1 FROM edge e
-WHERE e.src = n.id AND e.kind = 'reference' AND e.label = '{SUPERSEDED_BY}'), a.no IS NOT NULL, {_RECORD}
+WHERE e.src = n.id AND e.kind = 'reference' AND e.label = '{SUPERSEDED_BY}'), a.no IS NOT NULL,
+EXISTS (SELECT 1 FROM lens l WHERE l.no = n.no), {_RECORD}
 FROM node n LEFT JOIN provenance p ON p.no = n.no LEFT JOIN activation a ON a.no = n.no"""
 _FIND_ONE = f"{_FIND} WHERE n.id = ?"
 _FIND_SOME = f"{_FIND} WHERE n.id IN (SELECT value FROM json_each(?))"
@@ -86,6 +87,8 @@ class Found(NamedTuple):
     active: bool
     #: it was reinforced or suppressed before
     recorded: bool
+    #: and in some context
+    lenses: bool
     record: Activation
 
     @property
@@ -154,6 +157,8 @@ class Activations:
         """Drop what is remembered of the tables."""
         self._curves: Curves | None = None
         self._lanes: set[int] | None = None
+        #: the last event that changed one memory, and this memory after it
+        self._latest: tuple[int, Found] | None = None
         self._heads: dict[int, _Head] = {}
         #: in which of them a node stands
         self._in_head: dict[str, int] = {}
@@ -178,6 +183,7 @@ class Activations:
                 outcome=body.get("outcome"),
             )  # fmt: skip
             self.put(found, new)
+            self._latest = row.seq, found._replace(recorded=True, record=new)
 
     def _suppressed(self, row: Row, body: dict[str, Json]) -> None:
         context = body.get("context")
@@ -185,7 +191,9 @@ class Activations:
         if found is not None:
             at = event_time(row, body)
             record = found.record if found.recorded else Activation(anchor=at)
-            self.put(found, record.suppressed(float(body["amount"]), at, found.half_lives, context=context))
+            new = record.suppressed(float(body["amount"]), at, found.half_lives, context=context)
+            self.put(found, new)
+            self._latest = row.seq, found._replace(recorded=True, record=new)
 
     def put(self, found: Found, record: Activation) -> None:
         """Write the record of a node, and the lenses in it that differ."""
@@ -265,26 +273,32 @@ class Activations:
         if row is None:
             return None
         found = self._found(row)
-        return self._with_lenses(found) if contexts and found.recorded else found
+        return self._with_lenses(found) if contexts else found
+
+    def changed(self, seq: int) -> Found | None:
+        """Return the memory that this event, the last one, reinforced or suppressed."""
+        if self._latest is None or self._latest[0] != seq:
+            return None
+        return self._with_lenses(self._latest[1])
 
     def find_some(self, ids: Sequence[str], *, contexts: bool = True) -> list[Found]:
         """Return those of the nodes that exist, in no order."""
         found = [self._found(row) for row in self._db.all(_FIND_SOME, (encode_text(list(ids)),))]
-        return [self._with_lenses(one) if contexts and one.recorded else one for one in found]
+        return [self._with_lenses(one) if contexts else one for one in found]
 
     def _found(self, row: Sequence[Any]) -> Found:
-        no, node, kind, status, own, superseded, recorded, *record = row
+        no, node, kind, status, own, superseded, recorded, lenses, *record = row
         curves = self.curves
         memory_class = cast("MemoryClass | None", curves.class_of(own, kind))
         return Found(no, node, memory_class, curves.half_lives(memory_class), bool(superseded), status == "active",
-            bool(recorded), Activation(*record) if recorded else _EMPTY,
+            bool(recorded), bool(lenses), Activation(*record) if recorded else _EMPTY,
         )  # fmt: skip
 
     def _with_lenses(self, found: Found) -> Found:
-        lenses = {name: Lens(*values) for name, *values in self._db.all(_LENSES, (found.no,))}
-        if not lenses:
-            return found
         record = found.record
+        if not found.lenses or record.contexts:
+            return found
+        lenses = {name: Lens(*values) for name, *values in self._db.all(_LENSES, (found.no,))}
         return found._replace(record=_with_contexts(record, lenses))
 
     def orders(

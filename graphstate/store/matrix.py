@@ -53,6 +53,7 @@ class Matrix:
     def __init__(self, dimensions: int) -> None:
         import numpy as np
 
+        self.dimensions = dimensions
         #: the event up to which the log is in it
         self.head = Head(0, b"")
         self._rows: np.ndarray[Any, np.dtype[np.float32]] = np.empty((0, dimensions), np.float32)
@@ -200,7 +201,7 @@ class Matrix:
             hits += [
                 Hit(ids[place], similarity.rounded(product / both) if both else 0.0)
                 for place, product, both in zip(
-                    part.tolist(), (vectors @ exact).tolist(), lengths.tolist(), strict=True
+                    part.tolist(), (vectors * exact).sum(axis=1).tolist(), lengths.tolist(), strict=True
                 )
             ]
         return hits if above is None else [hit for hit in hits if hit.similarity > above]

@@ -159,13 +159,11 @@ def _narrowest(id: str | None, kind: str | None, tag: str | None) -> str:
     return "status" if kind is None else "kind"
 
 
-class CursorState:
+class CursorState(Struct, frozen=True, gc=False):
     """Where one actor stands, and how often it moved."""
 
-    __slots__ = ("moves", "nodes")
-
-    def __init__(self, nodes: tuple[str, ...] = (), moves: int = 0) -> None:
-        self.nodes, self.moves = nodes, moves
+    nodes: tuple[str, ...] = ()
+    moves: int = 0
 
 
 class StatState(Struct, gc=False):
@@ -246,7 +244,7 @@ class Projection:
         self.replicas = Replicas(db)
         #: vectors of nodes, and the search for the nearest
         self.vectors = Vectors(db, self.applied)
-        self._fold: Mapping[str, Callable[[Row, dict[str, Json]], None]] = {
+        self.folds: Mapping[str, Callable[[Row, dict[str, Json]], None]] = {
             "NodeUpserted": self._node_upserted,
             "NodeStatusChanged": self._node_status_changed,
             "EdgeUpserted": self._edge_upserted,
@@ -295,13 +293,21 @@ class Projection:
         self.activations.forget()
         self.retrievals.forget()
         self._rewards: list[list[Json]] | None = None
-        # Not written yet: values of `state`, and the keys of changed statistics.
+        # Not written yet: values of `state`, moves by their places in the trails, whether there was a
+        # reward, and the keys of changed statistics.
         self._unwritten: dict[str, str] = {}
         self._changed: dict[int, StatState] = {}
+        self._moved: dict[tuple[str, int], tuple[str, int, str]] = {}
+        self._rewarded = False
         self.shape += 1
 
     def flush(self) -> None:
         """Write what changed in memory. The caller commits."""
+        for (actor, place), (edge, move, to) in self._moved.items():
+            self._unwritten[f"trail/{actor}/{place}"] = f'{{"edge":"{edge}","move":{move},"to":"{to}"}}'
+        self._moved = {}
+        if self._rewarded:
+            self._unwritten["rewards"], self._rewarded = encode_text(self._rewards), False
         if self._unwritten:
             self._put(_STATE_PUTS, self._unwritten.items())
             self._unwritten = {}
@@ -311,7 +317,7 @@ class Projection:
 
     def is_ahead(self) -> bool:
         """Say whether memory holds changes that no table has yet."""
-        return bool(self._unwritten or self._changed)
+        return bool(self._unwritten or self._changed or self._moved or self._rewarded)
 
     def _put(self, statements: Sequence[str], rows: Collection[tuple[SqlValue, ...]]) -> None:
         if len(rows) <= len(statements):
@@ -329,12 +335,16 @@ class Projection:
 
     def apply(self, row: Row, body: dict[str, Json]) -> None:
         """Fold one event into the tables. Unknown types change nothing."""
+        self.make_room()
+        fold = self.folds.get(row.type)
+        if fold is not None:
+            fold(row, body)
+
+    def make_room(self) -> None:
+        """Start the memory of the tables afresh if it is full."""
         if len(self._edges) + len(self._stats["node"]) + len(self._status) > _REMEMBERED:
             self.flush()
             self._forget_rows()
-        fold = self._fold.get(row.type)
-        if fold is not None:
-            fold(row, body)
 
     def applied(self) -> Head:
         """Return the last event that the tables contain."""
@@ -394,7 +404,8 @@ class Projection:
             self._stats["node"][node_id] = StatState(2 * no)
         else:
             no, changed = old[0], old[1] != tag_text
-            trust = self._trust(old[6], row, body, rewritten=old[4:6] != (label, payload))
+            kept = (old[4] == label != node_id) or (old[5] == payload != "{}")
+            trust = self._trust(old[6], row, body, rewritten=not kept and old[4:6] != (label, payload))
             self._db.run(_NODE_UPDATE, (kind, label, payload, tag_text, status, row.seq, row.at, trust, no))
             if changed:
                 self._db.run(
@@ -538,16 +549,16 @@ class Projection:
         self.policies.lock_moves("cursor", actor, row.seq)
 
     def _transition_taken(self, row: Row, body: dict[str, Json]) -> None:
-        actor, origin, to, edge = row.actor or "", body["from"], body["to"], body["edgeId"]
-        state = self.cursor(actor)
-        moves = state.moves + 1
+        actor, seq, to, edge = row.actor or "", row.seq, body["to"], body["edgeId"]
+        state = self._cursors.get(actor) or self.cursor(actor)
+        origin, moves = body["from"], state.moves + 1
         nodes: tuple[str, ...] = ()
         if state.nodes != (origin,):  # several heads: the others stay
             nodes = tuple(node for node in state.nodes if node != origin or node == to)
-        self._put_cursor(actor, nodes if to in nodes else (*nodes, to), moves)
-        self._unwritten[f"trail/{actor}/{moves % TRAIL}"] = f'{{"edge":"{edge}","move":{moves},"to":"{to}"}}'
-        for kind, scope in (("edge", edge), ("node", to)):
-            stat = self._touch(kind, scope, row.seq)
+        nodes = nodes if to in nodes else (*nodes, to)
+        self._put_cursor(actor, nodes, moves)
+        self._moved[actor, moves % TRAIL] = edge, moves, to
+        for stat in (self._touch("edge", edge, seq), self._touch("node", to, seq)):
             if stat is not None:
                 stat.visits += 1
         if "cleanRules" in body:
@@ -568,17 +579,19 @@ class Projection:
             self.policies.violated(body["rules"])
 
     def _reward_applied(self, row: Row, body: dict[str, Json]) -> None:
-        value, alpha, actor = float(body["value"]), float(body["alpha"]), row.actor or ""
-        moves = self.cursor(actor).moves
-        self._rewards = [*self.rewards(), [row.seq, body["value"]]][-REWARDS:]
-        self._unwritten["rewards"] = encode_text(self._rewards)
+        value, alpha, actor, seq = float(body["value"]), float(body["alpha"]), row.actor or "", row.seq
+        moves = (self._cursors.get(actor) or self.cursor(actor)).moves
+        self._rewards = [*self.rewards()[1 - REWARDS :], [seq, body["value"]]]
+        self._rewarded, good = True, value >= 0
         for scope in body["scopes"]:
-            stat = self._touch(scope["kind"], scope["id"], row.seq)
+            stat = self._touch(scope["kind"], scope["id"], seq)
             if stat is None:
                 continue
             stat.ema = scoring.credit(stat.ema, value, float(scope["weight"]), alpha)
-            stat.successes += value >= 0
-            stat.failures += value < 0
+            if good:
+                stat.successes += 1
+            else:
+                stat.failures += 1
             stat.rewarded_by, stat.rewarded_move = actor, moves
 
     def _config_set(self, row: Row, body: dict[str, Json]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from graphstate._canonical import NotJson, decode
+from graphstate._canonical import NotJson, decode_each
 from graphstate.errors import IntegrityBroken
 from graphstate.events import GRAPH, Head
 from graphstate.model import Recovery
@@ -26,12 +26,17 @@ def replay(log: Log, projection: Projection, *, after: int, upto: Head) -> int:
     Raises:
         IntegrityBroken: One of them cannot be folded.
     """
-    seq = after
+    seq, folds = after, projection.folds
     try:
-        for row in log.read(GRAPH, after=after, upto=upto.seq):
-            seq = row.seq
-            projection.apply(row, decode(row.body))
-    except (NotJson, LookupError, TypeError, ValueError, AttributeError) as error:
+        for rows in log.read_few(GRAPH, after=after, upto=upto.seq):
+            projection.make_room()
+            bodies = decode_each([row.body for row in rows])
+            for row in rows:
+                seq, fold = row.seq, folds.get(row.type)
+                body = next(bodies)
+                if fold is not None:
+                    fold(row, body)
+    except (NotJson, LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise IntegrityBroken(f"event {seq} cannot be folded: {type(error).__name__}: {error}") from None
     projection.set_applied(upto)
     return seq - after
@@ -52,7 +57,7 @@ def base_of(log: Log, snapshots: Snapshots, upto: Head, among: Iterable[Taken]) 
 def rebuild(log: Log, projection: Projection, snapshots: Snapshots, upto: Head) -> Recovery:
     """Fill the projection with the state of an event.
 
-    About 15 us for each event after the snapshot, 10 us for each row in it.
+    About 4 us for each move or reward after the snapshot, 5 us for each row in it.
 
     Raises:
         IntegrityBroken: No good snapshot is left, and the events before were removed.

@@ -60,7 +60,17 @@ _LENS = Table(
     indexes=("CREATE INDEX lens_rank ON lens (context, lane, rank_key DESC, id) WHERE rank_key IS NOT NULL",),
 )
 #: When an edge ``superseded_by`` was made.
-_SUCCESSION = Table("succession", "no INTEGER PRIMARY KEY, at INTEGER NOT NULL", about="edge")
+_SUCCESSION = Table(
+    "succession",
+    "no INTEGER PRIMARY KEY, at INTEGER NOT NULL",
+    about="edge",
+    # Asked for each memory that is changed or found, which may have very many other references.
+    indexes=(
+        "CREATE INDEX superseded ON edge (src, kind, label) WHERE kind = 'reference' AND label = 'superseded_by'",
+        """CREATE INDEX consolidated ON edge (dst, kind, label)
+        WHERE kind = 'reference' AND label = 'consolidated_from'""",
+    ),
+)
 
 _OF_ACTIVATION = (_PROVENANCE, _ACTIVATION, _LENS, _SUCCESSION)
 # What recollection learns: weights by scope, and what was said about what a search showed.

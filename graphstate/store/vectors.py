@@ -220,7 +220,11 @@ class Vectors:
         if count * dimensions * 4 > KEPT_BYTES:
             return None
         # What it held at an event that is still in the chain is still right, but for what went away.
-        if kept is None or kept.head.seq > head.seq or self._hash(kept.head.seq) != kept.head.hash:
+        of_another_model = kept is not None and kept.dimensions != dimensions
+        if (
+            kept is None or of_another_model or kept.head.seq > head.seq
+            or self._hash(kept.head.seq) != kept.head.hash
+        ):  # fmt: skip
             kept = Matrix(dimensions)
         kept.update(self._db.each(_CHANGED, (kept.head.seq,)))
         if len(kept) != count:

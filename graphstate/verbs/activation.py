@@ -79,8 +79,7 @@ class Activating(Verbs):
             outcome: Count that it was shown, useful or harmful; with amount 0 that alone.
         """
         body = _reinforcement(self.store, id, amount, reason, context, outcome)
-        self.record(Draft("memory.reinforced", body), actor=actor, cause=cause)
-        return Ok(state_of(self.store, body["id"], self.store.now()))
+        return _recorded(self, "memory.reinforced", body, actor, cause)
 
     @verb
     def reinforce_all(
@@ -310,8 +309,16 @@ def _suppressed(
     body: dict[str, Any] = {"id": known(store, id), "amount": amount, "at": store.now()}
     if context is not None:
         body["context"] = context_of(context)
-    graph.record(Draft("memory.suppressed", arguments.with_reason(body, reason)), actor=actor, cause=cause)
-    return Ok(state_of(store, body["id"], store.now()))
+    return _recorded(graph, "memory.suppressed", arguments.with_reason(body, reason), actor, cause)
+
+
+def _recorded(
+    graph: Verbs, type: str, body: dict[str, Any], actor: str | None, cause: str | None
+) -> Result[ActivationState]:
+    (row,) = graph.record(Draft(type, body), actor=actor, cause=cause)
+    found = graph.store.projection.activations.changed(row.seq)
+    assert found is not None
+    return Ok(_state(graph.store, found, graph.store.now()))
 
 
 def _suppression(store: Store, id: str, context: str | None) -> float:

@@ -13,7 +13,7 @@ from graphstate.events import Head, is_valid_id
 from graphstate.similarity import LARGEST
 
 __all__ = (
-    "choice", "embedding", "head", "identifier", "identifiers", "json_bytes", "limit", "name", "number", "refuse",
+    "choice", "embedding", "function", "head", "identifier", "identifiers", "json_bytes", "limit", "name", "number", "refuse",
     "shortened", "tags", "text", "whole", "with_reason",
 )  # fmt: skip
 
@@ -100,6 +100,12 @@ def choice(value: object, what: str, choices: Sequence[str]) -> str:
     if not isinstance(value, str) or value not in choices:
         refuse(f"{what} must be one of {', '.join(choices)}, not {shown(value)}")
     return str(value)
+
+
+def function(value: object, what: str) -> None:
+    """A function, or None."""
+    if value is not None and not callable(value):
+        refuse(f"{what} must be a function, not {shown(value)}")
 
 
 def number(value: object, what: str, *, least: float = -math.inf, most: float = math.inf) -> float:

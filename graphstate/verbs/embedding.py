@@ -15,7 +15,7 @@ from graphstate.store import Store
 from graphstate.store.vectors import GIVEN, Space
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
-from graphstate.verbs.verb import Verbs, query, verb
+from graphstate.verbs.verb import Verbs, checked_cause, query, verb
 
 __all__ = (
     "Embedding", "copied_vector", "outdated", "query_vector", "remembered_vector", "space_of", "vectors_of",
@@ -83,13 +83,13 @@ def remembered_vector(
         Events that must come before, what the node's event says, and the vector as it is kept.
     """
     before = old.embedding if old is not None else None
-    text = node_text(node.id, node.label, node.payload)
     if vector is not None:
         told = arguments.embedding(vector)
         _refuse_length(graph, len(told))
     elif wanted or (wanted is None and graph.embedder is not None):
         embedder = _embedder(graph, "embed=True")
         _refuse_other_model(graph.store, space_of(embedder))
+        text = node_text(node.id, node.label, node.payload)
         if old is not None and before and text == node_text(old.id, old.label, old.payload):
             return [], {}, before
         (told,) = vectors_of(embedder, [text])
@@ -203,7 +203,8 @@ class Embedding(Verbs):
             embedder = _embedder(self, "reembed")
             size = arguments.whole(batch, "batch", least=1, most=_MAX_BATCH)
             most = None if limit is None else arguments.whole(limit, "limit", least=0, most=2**53)
-            work = _Reembedding(self, embedder, missing, actor)
+            arguments.function(progress, "progress")
+            work = _Reembedding(self, embedder, bool(missing), actor)
             done = 0 if cause is not None and work.is_repeated(cause) else work.run(size, most, progress)
             return work._reembed(done, actor=actor, cause=cause)
         except VerbFailed as error:
@@ -223,7 +224,7 @@ class _Reembedding(Verbs):
 
     @query
     def is_repeated(self, cause: str) -> bool:
-        return self.store.log.first_result(GRAPH, cause) is not None
+        return self.store.log.first_result(GRAPH, checked_cause(cause)) is not None
 
     def run(self, batch: int, limit: int | None, progress: Callable[[int, int], object] | None) -> int:
         self._settle(actor=self._by).unwrap()

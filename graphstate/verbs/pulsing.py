@@ -8,15 +8,17 @@ set aside is left out, a suppressed source is represented by its consolidation.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import nsmallest
 from typing import cast
+
+from msgspec import Struct
 
 from graphstate._canonical import decode
 from graphstate.activation.composite import composite, shares
 from graphstate.activation.decay import factor
 from graphstate.activation.spreading import MAX_DEPTH, Link, spread
-from graphstate.model import Pulse, PulseHit, Trust
+from graphstate.errors import shown
+from graphstate.model import Pulse, PulseHit, Spread, Trust
 from graphstate.store import Store
 from graphstate.store.activation import SUPERSEDED_BY
 from graphstate.store.retrievals import GLOBAL, Retrieval, Shown
@@ -26,7 +28,7 @@ from graphstate.store.words import indexed, node_words, words
 from graphstate.verbs import arguments
 from graphstate.verbs.arguments import refuse
 
-__all__ = ("SUPPRESSED", "Ask", "asked", "by_meaning", "by_words", "search")
+__all__ = ("MAX_SEEDS", "SUPPRESSED", "Ask", "asked", "by_meaning", "by_words", "search", "warmed")
 
 #: From this inhibition on a memory passes nothing on, and is not reinforced by being found.
 SUPPRESSED = 0.5
@@ -49,8 +51,7 @@ _NOISE = 1e-6
 _DIRECTIONS = ("out", "in", "both")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class Ask(Struct, frozen=True, kw_only=True):
     """A search, checked."""
 
     text: str | None
@@ -133,12 +134,12 @@ _DIRECTION: Mapping[str, Direction] = {"out": "out", "in": "in", "both": "both"}
 def _gains(edge_types: Iterable[str] | Mapping[str, float] | None) -> Mapping[str, float] | None:
     if edge_types is None:
         return None
-    if isinstance(edge_types, str):
-        refuse("edge_types must be a list of types, or an object of gains by type, not a text")
-    gains = edge_types if isinstance(edge_types, Mapping) else dict.fromkeys(edge_types, 1.0)
+    if isinstance(edge_types, str) or not isinstance(edge_types, Iterable):
+        refuse(f"edge_types must be a list of types, or an object of gains by type, not {shown(edge_types)}")
+    gains = edge_types.items() if isinstance(edge_types, Mapping) else ((name, 1.0) for name in edge_types)
     return {
         arguments.text(name, "an edge type", arguments.MAX_LABEL): arguments.number(gain, "a gain", least=0, most=1)
-        for name, gain in gains.items()
+        for name, gain in gains
     }  # fmt: skip
 
 
@@ -244,6 +245,15 @@ class _Search:
         gain = float(edge_type != CONSOLIDATED_FROM) if gains is None else gains.get(edge_type, 0.0)
         return gain * min(1.0, max(0.0, weight))
 
+    def around(self, seeds: Mapping[str, float]) -> Mapping[str, float]:
+        """Return what some nodes of some strength warm up."""
+        ask = self._ask
+        found = spread(
+            seeds, self._links, depth=ask.depth, decay=ask.decay, fan_beta=ask.fan_beta, frontier=FRONTIER
+        )
+        self.truncated = found.truncated
+        return found.reached
+
     def hits(self) -> tuple[list[PulseHit], int, int]:
         """Return what is shown, best first, how many were found, and how many nodes it began at."""
         ask = self._ask
@@ -253,13 +263,10 @@ class _Search:
             node: max(semantic.get(node, 0.0), lexical.get(node, 0.0)) for node in {**semantic, **lexical}
         }
         anchors = {node: strengths[node] for part in (semantic, lexical) for node in _best(part)}
-        around = spread(
-            anchors, self._links, depth=ask.depth, decay=ask.decay, fan_beta=ask.fan_beta, frontier=FRONTIER
-        )
-        self.truncated = around.truncated
-        self._know([*strengths, *around.reached])
+        around = self.around(anchors)
+        self._know([*strengths, *around])
         told: dict[str, dict[str, float]] = {}
-        for name, part in (("semantic", semantic), ("lexical", lexical), ("graph", around.reached)):
+        for name, part in (("semantic", semantic), ("lexical", lexical), ("graph", around)):
             for node, value in part.items():
                 told.setdefault(node, {})[name] = min(1.0, value)
         stand_ins = self._folded(told)
@@ -335,3 +342,10 @@ def search(store: Store, ask: Ask, now: int) -> Pulse:
         retrieval_id=name, at=now, scope=ask.scope, weights=running.weights, hits=tuple(shown), found=found,
         seeds=seeds, truncated=running.truncated,
     )  # fmt: skip
+
+
+def warmed(store: Store, seeds: Mapping[str, float], ask: Ask) -> Spread:
+    """Return what some nodes warm up, by edges alone. Nothing is remembered of it."""
+    running = _Search(store, ask, store.now())
+    found = sorted(running.around(seeds).items(), key=lambda item: (-item[1], item[0]))
+    return Spread(reached=dict(found[: ask.limit]), found=len(found), truncated=running.truncated)

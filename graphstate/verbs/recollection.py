@@ -27,6 +27,7 @@ from graphstate.model import (
     Ranked,
     Recognition,
     Showing,
+    Spread,
     Window,
     WindowItem,
 )
@@ -41,7 +42,7 @@ from graphstate.verbs.activation import Activating, context_of, state_of
 from graphstate.verbs.arguments import refuse
 from graphstate.verbs.embedding import query_vector
 from graphstate.verbs.memory import known
-from graphstate.verbs.pulsing import SUPPRESSED, Ask, asked, by_meaning, by_words, search
+from graphstate.verbs.pulsing import MAX_SEEDS, SUPPRESSED, Ask, asked, by_meaning, by_words, search, warmed
 from graphstate.verbs.verb import Verbs, query, verb
 
 __all__ = ("Recollection",)
@@ -94,7 +95,7 @@ def _keep(store: Store, retrieval: str) -> None:
 
 
 class Recollection(Verbs):
-    """pulse, absorb, working_memory, recognise, explain."""
+    """pulse, absorb, spread, working_memory, recognise, explain."""
 
     __slots__ = ()
 
@@ -251,6 +252,48 @@ class Recollection(Verbs):
         self.record(*drafts, actor=actor, cause=cause)
         return Ok(Absorbed(pulse=found, amounts=amounts))
 
+    @query
+    def spread(
+        self,
+        seeds: Iterable[str] | Mapping[str, float],
+        *,
+        limit: int | None = None,
+        depth: int | None = None,
+        decay: float | None = None,
+        fan_beta: float = 0.5,
+        edge_types: Iterable[str] | Mapping[str, float] | None = None,
+        direction: Direction = "out",
+    ) -> Spread:
+        """Return what some nodes warm up around them, summed over all ways there.
+
+        A seed that is no node warms nothing up. What is suppressed or superseded is reached and
+        passes nothing on, but to its successor. Nothing is remembered or reinforced.
+
+        Args:
+            seeds: Ids, or an object of a strength from 0 to 1 for each; at most 1,000.
+            limit: The warmest so many, 0 to 1,000, default 20.
+            depth: Edges a way may have, 0 to 8; default the tunable ``spreadDepth``.
+            decay: This and what follows as in `pulse`.
+
+        Raises:
+            VerbFailed: InvalidInput.
+        """
+        strengths = seeds.values() if isinstance(seeds, Mapping) else None
+        ids = arguments.identifiers(seeds, "seeds")
+        if len(ids) > MAX_SEEDS:
+            refuse(f"{len(ids)} seeds, more than the {MAX_SEEDS} allowed")
+        ask = asked(
+            self.store, "", limit=limit, depth=depth, decay=decay, fan_beta=fan_beta, edge_types=edge_types,
+            direction=direction,
+        )  # fmt: skip
+        given = [1.0] * len(ids) if strengths is None else strengths
+        begins = {
+            node: arguments.number(strength, f"the strength of {node}", least=0, most=1)
+            for node, strength in zip(ids, given, strict=True)
+            if self.store.projection.status(node) is not None
+        }
+        return warmed(self.store, begins, ask)
+
     @_searches
     @query
     def working_memory(
@@ -258,6 +301,7 @@ class Recollection(Verbs):
         *,
         limit: int | None = None,
         min_score: float = 0.0,
+        scope: str = GLOBAL,
         context: str | None = None,
         context_fallback: bool = False,
         token_budget: float | None = None,
@@ -279,6 +323,7 @@ class Recollection(Verbs):
         Args:
             limit: 0 to 1,000, default 10.
             min_score: Only what is more present than this.
+            scope: Whose weights a verdict on the window moves. It is ranked without weights.
             context: As present as in this context.
             context_fallback: What was never seen in it counts as present as it is everywhere.
             token_budget: What all costs together may not exceed.
@@ -296,11 +341,13 @@ class Recollection(Verbs):
         places, pins = arguments.limit(limit, 10), arguments.identifiers(pinned, "pinned")
         budget = None if token_budget is None else arguments.number(token_budget, "token_budget", least=0)
         share = arguments.number(diversity, "diversity", least=0, most=1)
+        arguments.function(cost_of, "cost_of")
+        arguments.function(similarity_of, "similarity_of")
         where, depth = context_of(context), places
         if budget is not None or share or density:
             most = self.store.projection.surroundings.present(SMALL + 1, where, fallback=context_fallback)
             depth = pool_size(places, most)
-        present = _Present(self.store, where, context_fallback)
+        present = _Present(self.store, where, context_fallback, arguments.name(scope, "scope"))
         ranked = Activating.top_activated(
             self, limit=min(arguments.MAX_RESULTS, depth + len(pins)), context=context,
             context_fallback=context_fallback, min_score=min_score, include_superseded=include_superseded,
@@ -427,6 +474,8 @@ def _asked(graph: Verbs, query: str | Sequence[float], vector: Sequence[float] |
 
 def _habituated(store: Store, amounts: Mapping[str, float], gain: float, now: int) -> dict[str, float]:
     # A score is what a memory gained and still has, so it tells how often that was lately.
+    if not gain:
+        return dict(amounts)
     facts = store.projection.surroundings.facts(amounts, context=None, as_of=None)
     curves = store.projection.activations.curves
     return {node: amount / (1 + facts[node].presence(now, curves) / gain) for node, amount in amounts.items()}
@@ -469,8 +518,8 @@ def _retention(node: Node, state: ActivationState, now: int) -> float:
 class _Present:
     """What is present at one moment, as a window is put together from it."""
 
-    def __init__(self, store: Store, context: str | None, fallback: bool) -> None:
-        self._store, self._context, self._fallback = store, context, fallback
+    def __init__(self, store: Store, context: str | None, fallback: bool, scope: str) -> None:
+        self._store, self._context, self._fallback, self._scope = store, context, fallback, scope
         self._now = store.now()
         self._nodes: dict[str, Node] = {}
 
@@ -530,7 +579,7 @@ class _Present:
             )
             for item in items
         )
-        store.projection.retrievals.remember(Retrieval(name, now, GLOBAL, "", shown))
+        store.projection.retrievals.remember(Retrieval(name, now, self._scope, "", shown))
         return Window(
             retrieval_id=name, at=now, items=items, skipped=skipped, budget_used=chosen.budget_used,
             looked_at=chosen.looked_at,

@@ -23,7 +23,6 @@ from graphstate.store import Store
 from graphstate.store.replicas import DELTAS
 from graphstate.store.store import Adopted
 from graphstate.verbs import arguments
-from graphstate.verbs.admission import admit
 from graphstate.verbs.arguments import refuse
 from graphstate.verbs.verb import Verbs, verb
 
@@ -186,6 +185,9 @@ def _carried(store: Store, cursor: _Cursor, began: int) -> list[Row]:
 
 
 def _adopted(graph: Verbs, delta: Delta, part: DeltaPart) -> Adopted:
+    # Most processes take nothing over, and a command waits for every import.
+    from graphstate.verbs.admission import admit
+
     body: dict[str, Json] = {"id": delta.node, "amount": part.amount, "at": part.at}
     if delta.context is not None:
         body["context"] = delta.context

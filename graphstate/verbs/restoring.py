@@ -75,8 +75,8 @@ def _json_column(value: Json, what: str) -> Json:
 
 
 def _node_row(store: Store, row: list[Json]) -> None:
-    if len(row) == 13:  # from a file that knew no trust of nodes
-        row.append(TRUST[-1])
+    if row[12] is None or (isinstance(row[12], str) and row[12][:1] == "["):
+        row[12] = TRUST[-1]  # from a file that knew no trust of nodes and had their vectors there
     no, name, kind, label, payload, tags, status, version, created, updated, *times = row[:12]
     check_node(
         store, name, kind, label, _json_column(payload, "payload"), _json_column(tags, "tags"), status, None

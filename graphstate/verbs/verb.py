@@ -52,7 +52,7 @@ from graphstate.store.stored import as_stored, stored_json
 from graphstate.verbs.arguments import identifier
 from graphstate.verbs.locks import refuse_locked
 
-__all__ = ("Verbs", "answer", "catches_up_text", "query", "synced_verb", "verb")
+__all__ = ("Verbs", "answer", "catches_up_text", "checked_cause", "query", "synced_verb", "verb")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -125,13 +125,8 @@ class Verbs:
         return self.store.record(drafts, actor=actor or self.actor, trust=self.trust, cause=cause)
 
 
-def _answered_before(store: Store, name: str, cause: object) -> Result[Any] | None:
-    """Return what the first call with this cause answered, None if this is the first."""
-    if store.failed is not None:
-        code, message = store.failed
-        return Fail(ErrorCode.CONFLICT, f"the unit has failed already and keeps nothing: {code}, {message}")
-    if cause is None:
-        return None
+def checked_cause(cause: object) -> str:
+    """Return a cause, or fail with InvalidInput."""
     if (
         not isinstance(cause, str)
         or not cause.isprintable()
@@ -141,7 +136,17 @@ def _answered_before(store: Store, name: str, cause: object) -> Result[Any] | No
             ErrorCode.INVALID_INPUT,
             f"cause must be 1 to {MAX_CAUSE_BYTES} bytes of printable characters, not {shown(cause)}",
         )
-    first = store.log.first_result(GRAPH, cause)
+    return cause
+
+
+def _answered_before(store: Store, name: str, cause: object) -> Result[Any] | None:
+    """Return what the first call with this cause answered, None if this is the first."""
+    if store.failed is not None:
+        code, message = store.failed
+        return Fail(ErrorCode.CONFLICT, f"the unit has failed already and keeps nothing: {code}, {message}")
+    if cause is None:
+        return None
+    first = store.log.first_result(GRAPH, checked_cause(cause))
     if first is None:
         return None
     verb_name, text = first

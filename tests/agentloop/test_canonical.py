@@ -13,7 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop import _canonical
-from agentloop._canonical import MAX_DEPTH, Json, NotJson, decode, encode, encode_text, repair_text
+from agentloop._canonical import (
+    MAX_DEPTH,
+    Json,
+    NotJson,
+    decode,
+    decode_each,
+    encode,
+    encode_text,
+    repair_text,
+)
+from agentloop.determinism import digest
 from tests.callers import CALLERS, Where
 from tests.strategies import json_values
 
@@ -108,6 +118,30 @@ def test_every_writer_gives_the_same_bytes(value: Json) -> None:
     assert decode(written.decode()) == decode(written)
 
 
+def _turned_round(value: Json) -> Json:
+    """Return an equal value whose keys stand in the other order."""
+    if isinstance(value, dict):
+        return {name: _turned_round(value[name]) for name in reversed(value)}
+    return [_turned_round(item) for item in value] if isinstance(value, list) else value
+
+
+def _exact(value: Json) -> Json:
+    """Return the value without floats whose digits in ECMAScript are not their exact value."""
+    if isinstance(value, float):
+        return value if abs(value) < 2**53 or abs(value) >= 1e21 else 0
+    if isinstance(value, dict):
+        return {name: _exact(item) for name, item in value.items()}
+    return [*map(_exact, value)] if isinstance(value, list) else value
+
+
+@given(json_values().map(_exact))
+def test_property_7_canonical_json_reads_back_whatever_the_order_of_keys(value: Json) -> None:
+    written = encode(value)
+    assert decode(written) == value
+    assert encode(_turned_round(value)) == written
+    assert digest(_turned_round(value)) == digest(value) == digest(decode(written))
+
+
 def test_without_msgspec_the_bytes_and_values_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     value = {"b": [1, 2.5, "é", None, True], "a": {"k": 2**70}}
     written = encode(value)
@@ -146,30 +180,30 @@ def test_a_value_that_contains_itself_is_refused_at_once(width: int) -> None:
         encode({"a": loop})
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        " ",
-        "NaN",
-        "[Infinity]",
-        "[-Infinity]",
-        "1e400",
-        "[1e400]",
-        '{"a":1,"a":2}',
-        '{"a":{"b":1,"b":1}}',
-        "[1,]",
-        "[01]",
-        "'a'",
-        '"\\ud800"',
-        '"\x01"',
-        "1" * 1001,
-        "-" + "1" * 1001,
-        "1" * 5000,
-        "[] x",
-        "\ufeff[]",
-    ],
-)
+NOT_STRICT = [
+    "",
+    " ",
+    "NaN",
+    "[Infinity]",
+    "[-Infinity]",
+    "1e400",
+    "[1e400]",
+    '{"a":1,"a":2}',
+    '{"a":{"b":1,"b":1}}',
+    "[1,]",
+    "[01]",
+    "'a'",
+    '"\\ud800"',
+    '"\x01"',
+    "1" * 1001,
+    "-" + "1" * 1001,
+    "1" * 5000,
+    "[] x",
+    "\ufeff[]",
+]
+
+
+@pytest.mark.parametrize("text", NOT_STRICT)
 def test_what_is_not_strict_json_is_not_read(text: str) -> None:
     with pytest.raises(NotJson):
         decode(text)
@@ -241,3 +275,45 @@ def test_depth_100_is_read_and_101_refused_from_any_caller(where: Where) -> None
 def test_a_number_too_long_is_refused_wherever_it_stands(start: int) -> None:
     with pytest.raises(NotJson, match="more than 1000 digits"):
         decode(encode(["x" * start, 0])[:-2] + b"9" * 1001 + b"]")
+
+
+@given(st.lists(json_values(), max_size=5), st.data())
+def test_texts_read_together_have_the_values_they_have_alone(values: list[Json], data: st.DataObject) -> None:
+    texts = [encode(value) for value in values]
+    if data.draw(st.booleans()):  # canonical or not, as long as it is JSON
+        texts.insert(data.draw(st.integers(0, len(texts))), b' {"b": 1.0,\n"a": [] } ')
+    assert repr([*decode_each(texts)]) == repr([decode(text) for text in texts])
+
+
+@pytest.mark.parametrize(
+    "bad", [*(text.encode() for text in NOT_STRICT), b"1\n2", b"1\n", b"\n", b"[1", b"\xff", b"\n2\n"]
+)
+@pytest.mark.parametrize("after", [(), (b"2",), (b"]",), (b"2]",), (b"",)], ids=repr)
+def test_a_bad_text_among_good_ones_is_refused_at_its_turn(bad: bytes, after: tuple[bytes, ...]) -> None:
+    try:
+        alone = repr(decode(bad))
+    except NotJson as error:
+        alone = str(error)
+    found = decode_each([b"0", b'{"a":1}', bad, *after])
+    assert [next(found), next(found)] == [0, {"a": 1}]
+    try:
+        together = repr(next(found))
+    except NotJson as error:
+        together = str(error)
+    assert together == alone
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_texts_read_together_are_bounded_in_depth_as_alone(wide: bool) -> None:
+    def nested(depth: int) -> bytes:
+        middle = encode("x" * 5_000) if wide else b""
+        return b"[" * depth + middle + b"]" * depth
+
+    assert [*decode_each([nested(MAX_DEPTH)] * 2)] == [decode(nested(MAX_DEPTH))] * 2
+    with pytest.raises(NotJson, match="nested deeper than 100"):
+        [*decode_each([b"1", nested(MAX_DEPTH + 1)])]
+
+
+def test_many_long_texts_are_read_one_by_one() -> None:
+    texts = [encode("x" * 3_000_000)] * 3
+    assert [len(text) for text in decode_each(texts)] == [3_000_000] * 3

@@ -17,17 +17,24 @@ import agentloop
 from adapters.openai import create_openai_adapter
 from agentloop import (
     PIECEWISE,
+    Baseline,
     Bm25Index,
     Bm25Retriever,
     Budget,
+    CaseFile,
     ChunkedProvider,
     Context,
     ContextBudget,
     CountedTexts,
+    EvalCase,
+    EvalSuite,
     Frame,
+    Grade,
+    Grader,
     HistoryOptions,
     InProcessMemory,
     Item,
+    LiveSuite,
     MemoryLedgerStore,
     MemoryOptions,
     MemoryQuery,
@@ -40,16 +47,31 @@ from agentloop import (
     RunConfig,
     ScriptedProvider,
     Section,
+    SuiteResult,
     TokenUsage,
     as_provider,
+    delegate,
     exact_tokenizer,
     fork,
     fuse,
+    grader,
+    run_live,
+    run_suite,
+    to_baseline,
     tool,
+    trajectory_close_to,
+    within_corrective_turns,
+    within_retries,
+    within_steps,
+    within_tokens,
+    within_tool_calls,
 )
 from agentloop.checks import create_default_deterministic_checks
 from agentloop.determinism import ManualClock
 from agentloop.errors import AgentLoopConfigError
+from agentloop.evals.baseline import empty_baseline
+from agentloop.evals.grades import grade_run
+from agentloop.evals.running import play_case
 from agentloop.factories import create_agent_loop, create_looping_agent_loop
 from agentloop.ledger import Recorder
 from agentloop.models import Retry
@@ -109,6 +131,23 @@ def _handler(text: str) -> str:
     return text
 
 
+async def _graded(score: Any) -> None:
+    """A grader is never refused: what it answers becomes a failing grade that says why."""
+    loop = [grader("g", lambda _: Grade(score=score, passed=True, reason=""))]
+    (grade,) = await grade_run(loop, await play_case(EvalCase(id="c", goal="", script=(), graders=loop)))
+    if not grade.passed:
+        assert "is not a number from 0 to 1" in grade.reason
+        raise ValueError(grade.reason)
+
+
+NO_CASES = SuiteResult.of("s", [])
+WITHIN = (within_corrective_turns, within_retries, within_steps, within_tokens, within_tool_calls)
+
+
+def _baseline(**number: Any) -> object:
+    return msgspec.structs.replace(empty_baseline("s"), **number)
+
+
 BUDGET = ("max_consecutive_failures", "max_model_attempts", "max_model_invocations", "max_steps",
           "max_tool_attempts", "max_tool_calls", "max_total_tokens", "max_wall_clock_ms", "min_output_tokens")  # fmt: skip
 RETRY = ("base_delay_ms", "jitter", "max_delay_ms")
@@ -138,7 +177,7 @@ def numeric(thing: Any) -> set[str]:
     return {name for name, kind in annotated.items() if kind in plain}
 
 
-def _window(kind: type, name: str, **needed: Any) -> Take:
+def _window(kind: Callable[..., object], name: str, **needed: Any) -> Take:
     return lambda value: kind(**{**needed, name: value})
 
 
@@ -214,6 +253,23 @@ PLACES: Mapping[tuple[str, str], Take] = {
     ("exact_tokenizer", "message_tokens"): lambda v: exact_tokenizer(message_tokens=v),
     ("fuse", "k"): lambda v: fuse([], limit=1, k=v),
     ("fuse", "limit"): lambda v: fuse([], limit=v),
+    ("delegate", "share"): lambda v: delegate("d", description="d", provider=ScriptedProvider([]), share=v),
+    **{("Baseline", name): _window(_baseline, name) for name in numeric(Baseline)},
+    ("to_baseline", "tolerance"): lambda v: to_baseline(NO_CASES, tolerance=v),
+    ("to_baseline", "aggregate_tolerance"): lambda v: to_baseline(NO_CASES, aggregate_tolerance=v),
+    ("CaseFile", "weight"): lambda v: CaseFile(
+        version=1, id="c", goal="", graders=(), script=(), weight=v
+    ).case(),
+    ("EvalCase", "weight"): lambda v: EvalCase(id="c", goal="", script=(), graders=(), weight=v),
+    ("Grader", "weight"): lambda v: Grader(id="g", grade=print, weight=v),  # type: ignore[arg-type]
+    ("grader", "weight"): lambda v: grader("g", print, weight=v),  # type: ignore[arg-type]
+    ("Grade", "score"): lambda v: _graded(v),
+    ("trajectory_close_to", "threshold"): lambda v: trajectory_close_to([], threshold=v),
+    **{(within.__name__, "limit"): within for within in WITHIN},
+    ("run_suite", "parallel"): lambda v: run_suite(EvalSuite(id="s", cases=[]), parallel=v),
+    ("run_live", "parallel"): lambda v: run_live(LiveSuite(id="s", cases=[]), parallel=v),
+    ("run_live", "seeds"): lambda v: run_live(LiveSuite(id="s", cases=[]), seeds=v),
+    **{("LiveSuite", name): _window(LiveSuite, name, id="s", cases=[]) for name in numeric(LiveSuite)},
     ("openai", "temperature"): lambda v: _openai(temperature=v),
     ("openai", "max_output_tokens"): lambda v: _openai(max_output_tokens=v),
     ("openai", "timeout_ms"): lambda v: _openai(timeout_ms=v),
@@ -227,7 +283,7 @@ def _openai(**options: Any) -> object:
 
 #: What holds numbers that the library itself made: results, reports, entries, frames.
 MADE_HERE = {
-    "AssemblyRequest", "ContextReport", "Packed", "SectionReport", "Divergence", "Entry", "FileDivergence", "FileEntry", "FileReplay", "Frame", "FrameStats",
+    "AssemblyRequest", "CaseResult", "LiveResult", "SuiteResult", "ChildRun", "ContextReport", "Difference", "Estimates", "FullReplay", "Packed", "SectionReport", "Divergence", "Entry", "FileDivergence", "FileEntry", "FileReplay", "Frame", "FrameStats",
     "LedgerEntry", "LedgerReport", "LoopResult", "ModelCall", "ReplayReport", "RunFile", "RunOutcome", "RunState",
     "RunSummary", "ToolExecution", "ToolResult", "ToolRun", "Usage",
 }  # fmt: skip
@@ -246,6 +302,8 @@ OPTIONAL = {
     ("RunConfig", "max_result_tokens"), ("RunConfig", "model_timeout_ms"), ("RunConfig", "tool_timeout_ms"),
     ("Context", "max_output_tokens"), ("tool", "timeout_ms"), ("ContextBudget", "safety_margin"),
     ("Section", "max_share"), ("Section", "order"), ("MemoryRecord", "salience"), ("Item", "score"),
+    ("Baseline", "aggregate_tolerance"), ("to_baseline", "aggregate_tolerance"),
+    ("LiveSuite", "max_total_tokens"), ("run_live", "seeds"),
 }  # fmt: skip
 #: Where minus zero is zero, and zero is allowed.
 FROM_ZERO = {
@@ -255,6 +313,9 @@ FROM_ZERO = {
     ("MemoryOptions", "max_share"), ("MemoryOptions", "standing_salience"), ("RetrievalOptions", "max_share"),
     ("HistoryOptions", "older_max_share"), ("Section", "max_share"), ("Section", "priority"), ("Section", "order"),
     ("MemoryRecord", "salience"), ("Item", "score"), ("Passage", "score"),
+    ("Baseline", "tolerance"), ("Baseline", "aggregate_tolerance"), ("to_baseline", "tolerance"),
+    ("to_baseline", "aggregate_tolerance"), ("CaseFile", "weight"), ("EvalCase", "weight"), ("Grader", "weight"),
+    ("grader", "weight"), ("Grade", "score"), ("trajectory_close_to", "threshold"),
 }  # fmt: skip
 #: Limits that nothing is computed from: any whole number is one.
 UNBOUNDED = {
@@ -276,7 +337,7 @@ def test_every_number_that_a_public_name_takes_is_tried() -> None:
     assert len(taken) >= 25
 
 
-@pytest.mark.parametrize("place", PLACES, ids=".".join)
+@pytest.mark.parametrize("place", sorted(PLACES), ids=".".join)
 async def test_a_number_is_refused_where_it_enters(place: tuple[str, str], anyio_backend: str) -> None:
     pass_ = PLACES[place]
     for name, value in NUMBERS.items():
@@ -287,10 +348,15 @@ async def test_a_number_is_refused_where_it_enters(place: tuple[str, str], anyio
         )
         tally("numbers as arguments")
         if allowed:
-            pass_(value)
+            await _finished(pass_(value))
         else:
             with pytest.raises((TypeError, ValueError, AgentLoopConfigError)):
-                pass_(value)
+                await _finished(pass_(value))
+
+
+async def _finished(answer: object) -> None:
+    if inspect.isawaitable(answer):
+        await answer
 
 
 async def test_a_clock_that_says_nonsense_dates_no_entry() -> None:

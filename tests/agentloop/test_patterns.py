@@ -10,6 +10,7 @@ import warnings
 import pytest
 
 from agentloop.patterns import MAX_PATTERN, MAX_SUBJECT, Pattern, PatternRefused
+from tests.work import HANG_S
 
 CATASTROPHIC = (
     r"(a+)+$", r"(a*)*$", r"(a+)*$", r"(a*)+$", r"(a?){30}a{30}", r"(a|a)*$", r"(a|aa)+$", r"(a|a?)+$", r"(a|ab)*c",
@@ -47,7 +48,7 @@ def test_u16_catastrophic_patterns_answer_at_once(text: str) -> None:
     for attack in ATTACKS:
         start = time.process_time()
         pattern.search(attack)
-        assert time.process_time() - start < 0.25  # of hours
+        assert time.process_time() - start < HANG_S / 10  # of hours
 
 
 @pytest.mark.parametrize("text", ORDINARY)
@@ -60,7 +61,7 @@ def test_u16_ordinary_patterns_are_accepted_and_agree_with_the_standard_engine(t
     lines = "test_module.py::test_name PASSED [ 12%]\n" * (MAX_SUBJECT // 40)
     start = time.process_time()
     pattern.search(lines)
-    assert time.process_time() - start < 0.25
+    assert time.process_time() - start < HANG_S / 10  # the square takes as long
 
 
 def generated(source: random.Random, depth: int) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
 
 from agentloop import ArgumentSchema, SchemaRefused
-from agentloop.schemas import render_schema
+from agentloop.schemas import MAX_WORK, Problem, render_schema
+from tests.work import calls_of
 
 QUERY: dict[str, Any] = {
     "type": "object",
@@ -157,17 +157,16 @@ BOMB: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("schema", "value", "says"),
     [
-        ({"pattern": r"^(a+)+$"}, "a" * 26 + "b", "does not match"),
+        ({"pattern": r"^(a+)+$"}, "a" * 60 + "b", "does not match"),
         ({"pattern": r"^(a+)+$"}, "a" * 5_000, "longer than the 4096"),
         ({"uniqueItems": True}, [{"n": n} for n in range(3_000)], "256 items"),
         (BOMB, nested(20), "steps to check"),
     ],
 )
-def test_u15_hostile_values_are_answered_at_once(schema: dict[str, Any], value: Any, says: str) -> None:
-    prepared, began = ArgumentSchema(schema), time.process_time()
-    (problem,) = prepared.problems(value)
-    assert time.process_time() - began < 1
-    assert says in problem.message
+def test_u15_hostile_values_are_answered_within_bounds(schema: dict[str, Any], value: Any, says: str) -> None:
+    prepared, found = ArgumentSchema(schema), list[Problem]()
+    assert calls_of(lambda: found.extend(prepared.problems(value))) < 50 * MAX_WORK
+    assert [says in problem.message for problem in found] == [True]
 
 
 def test_v095_a_schema_as_a_model_reads_it() -> None:

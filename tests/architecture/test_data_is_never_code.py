@@ -15,10 +15,14 @@ Rule: TypeAlias = Callable[[Module], Iterator[ast.AST]]
 
 #: The one place where a task file's author names a factory as `python:module:factory`.
 PYTHON_DOOR = "agentloop.tasks.parts"
+#: Loads the file that it is given, for a task or a suite that its author named.
+FILE_DOOR = "agentloop.modules"
 #: They import what the literal table of a package names; test_public_names.py holds the tables.
 LAZY_DOORS = {"agentloop._lazy", "graphstate._lazy"}
 #: Loads the server that the name of a command stands for, from an installed package.
 SERVER_DOOR = "graphstate.cli.servers"
+#: Loads what makes vectors by the name under which an installed package offers it.
+EMBEDDER_DOOR = "graphstate.verbs.embedders"
 
 #: The only modules that write SQL.
 SQL_MODULES = {
@@ -30,6 +34,7 @@ SQL_MODULES = {
         "log",
         "policies",
         "projection",
+        "replicas",
         "retrievals",
         "schema",
         "snapshot",
@@ -38,6 +43,7 @@ SQL_MODULES = {
         "surroundings",
         "survey",
         "tables",
+        "vectors",
     )
 }
 
@@ -71,7 +77,7 @@ def evaluating_modules(module: Module) -> Iterator[ast.AST]:
 
 def computed_imports(module: Module) -> Iterator[ast.AST]:
     """A literal name is an import like any other; so is one below a package of ours."""
-    if module.name in {PYTHON_DOOR, SERVER_DOOR, *LAZY_DOORS}:
+    if module.name in {PYTHON_DOOR, FILE_DOOR, SERVER_DOOR, EMBEDDER_DOOR, *LAZY_DOORS}:
         return
     for call, name in calls(module.tree):
         loads_module = name.endswith("import_module") and not _is_ours(call.args[0])

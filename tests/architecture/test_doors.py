@@ -34,6 +34,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "numpy": ("graphstate.store.matrix", "graphstate.store.clusters", "adapters.embed."),
     "safetensors": ("adapters.embed.",),
     "tokenizers": ("adapters.embed.",),
+    "pytest": ("agentloop.evals.plugin", "agentloop.evals.collection"),
     "asyncio": ("agentloop.streams.operators",),
     "trio": (),
     "sqlite3": (),

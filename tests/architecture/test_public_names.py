@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import inspect
 import re
@@ -232,6 +233,18 @@ def _methods(cls: type) -> Iterator[tuple[str, Any]]:
         }
         if inspect.isfunction(own) and ours and (key == "__init__" or not key.startswith("_")):
             yield key, own
+
+
+@pytest.mark.parametrize("facade", FACADES, ids=lambda module: module.__name__)
+def test_every_public_name_that_can_be_called_has_a_signature(facade: ModuleType) -> None:
+    asked = 0
+    for name in facade.__all__:
+        value = getattr(facade, name)
+        if inspect.isfunction(value) or (inspect.isclass(value) and value.__module__ != "typing"):
+            asked += 1
+            with contextlib.suppress(ValueError):  # a class of C, as an enumeration's, may have none
+                inspect.signature(value)
+    assert asked > 50
 
 
 def test_what_has_a_default_is_given_by_keyword() -> None:

@@ -12,7 +12,16 @@ from typing import NamedTuple
 
 from agentloop._canonical import Json, decode
 
-__all__ = ("FOLDER", "NUMBER_LINES", "JsonFile", "json_files", "naughty_strings", "number_bits", "surrogates")
+__all__ = (
+    "FOLDER",
+    "NUMBER_LINES",
+    "JsonFile",
+    "json_files",
+    "naughty_strings",
+    "number_bits",
+    "schema_files",
+    "surrogates",
+)
 
 FOLDER = Path(__file__).parent
 
@@ -26,9 +35,9 @@ NUMBER_LINES = {
 
 
 class JsonFile(NamedTuple):
-    """One file of the JSON parsing corpus."""
+    """One file of a corpus of JSON."""
 
-    #: begins with y_ (to be accepted), n_ (to be refused) or i_ (left to the reader)
+    #: in the parsing corpus it begins with y_ (to be accepted), n_ (to be refused) or i_ (left open)
     name: str
     data: bytes
     sha256: str
@@ -37,8 +46,17 @@ class JsonFile(NamedTuple):
 @cache
 def json_files() -> tuple[JsonFile, ...]:
     """Return the 318 files of the JSON parsing corpus, sorted by name."""
-    lines = (FOLDER / "json_parsing" / "files.jsonl").read_bytes().splitlines()
-    rows = [decode(line) for line in lines]
+    return _files("json_parsing")
+
+
+@cache
+def schema_files() -> tuple[JsonFile, ...]:
+    """Return the 59 files of the JSON Schema test suite, sorted by name."""
+    return _files("json_schema")
+
+
+def _files(folder: str) -> tuple[JsonFile, ...]:
+    rows = [decode(line) for line in (FOLDER / folder / "files.jsonl").read_bytes().split(b"\n") if line]
     return tuple(JsonFile(row["name"], _bytes(row), row["sha256"]) for row in rows)
 
 

@@ -8,7 +8,15 @@ import struct
 from collections import Counter
 
 from agentloop._canonical import decode, encode_text
-from tests.corpora.read import FOLDER, NUMBER_LINES, json_files, naughty_strings, number_bits, surrogates
+from tests.corpora.read import (
+    FOLDER,
+    NUMBER_LINES,
+    json_files,
+    naughty_strings,
+    number_bits,
+    schema_files,
+    surrogates,
+)
 from tests.tally import tally
 
 COUNT = 1_000_000 if os.environ.get("RELIABILITY") == "full" else 100_000
@@ -33,6 +41,12 @@ def test_every_corpus_names_its_origin_and_licence_and_all_are_small() -> None:
 def test_the_json_files_are_all_there_byte_for_byte() -> None:
     files = json_files()
     assert Counter(file.name[:2] for file in files) == {"y_": 95, "n_": 188, "i_": 35}
+    assert all(hashlib.sha256(file.data).hexdigest() == file.sha256 for file in files)
+
+
+def test_the_schema_files_are_all_there_byte_for_byte() -> None:
+    files = schema_files()
+    assert len(files) == 59
     assert all(hashlib.sha256(file.data).hexdigest() == file.sha256 for file in files)
 
 

@@ -37,8 +37,8 @@ def test_the_readme_has_its_two_commands_and_no_unfinished_part() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
     commands = [line for block in COMMAND.findall(readme) for line in block.splitlines()]
     run = "python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/agentloop run examples/fix-the-tests"
-    test = "python3 -m venv .venv && .venv/bin/pip install -e '.[test]' && .venv/bin/pytest"
-    assert commands == [run, test]
+    set_up = "python3 -m venv .venv && .venv/bin/pip install -e '.[test]'"
+    assert commands == [run, f"{set_up} && .venv/bin/pytest -n auto --dist worksteal"]
     assert "@@" not in readme
 
 

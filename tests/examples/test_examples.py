@@ -129,6 +129,25 @@ def test_the_evaluator_is_asked_when_the_check_cannot_decide(copied: Callable[[s
     assert_sound(task)
 
 
+# ---------------------------------------------------------------------------------- remember
+
+
+def test_remember_finds_out_once_and_knows_it_in_the_next_run(copied: Callable[[str], Path]) -> None:
+    task = copied("remember")
+    words = [sys.executable, str(task / "run.py"), "--times", "3", "--db", str(state_of(task))]
+
+    done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=60, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    runs = re.findall(r"^run \d: (\d) cycles: (.+)$", done.stdout, re.MULTILINE)
+    assert [cycles for cycles, _ in runs] == ["6", "1", "1"]
+    assert "remember" not in runs[0][1]
+    for _, said in runs[1:]:
+        assert said == "I remember --fields semicolon --decimal comma. The sum is 25.50."
+    assert "sales.txt is read with --fields semicolon --decimal comma. (useful 2x)" in done.stdout
+    assert_sound(task)
+
+
 # --------------------------------------------------------------------------- plan-and-build
 
 

@@ -291,7 +291,7 @@ def test_a_guard_that_compiles_arrives() -> None:
 
 def test_every_event_that_is_folded_or_shown_is_known_to_the_import() -> None:
     with Adaptogen.open(seed=False) as graph:
-        folded = set(graph.store.projection._fold)
+        folded = set(graph.store.projection.folds)
     assert folded <= set(EVENTS) | OWN_AFFAIRS
     assert set(LOAD_ROW) <= set(STATE) | STATE_LEFT_OUT
 

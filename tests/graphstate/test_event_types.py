@@ -34,7 +34,7 @@ def test_every_type_that_is_written_is_in_the_table_and_the_other_way_round() ->
 
 
 def test_every_type_that_is_folded_is_in_the_table(make: Make) -> None:
-    assert set(make().store.projection._fold) <= set(EVENT_TYPES)
+    assert set(make().store.projection.folds) <= set(EVENT_TYPES)
 
 
 def test_payloads_have_the_keys_of_the_table(make: Make) -> None:

@@ -226,6 +226,34 @@ def test_rows_that_continue_the_chain_are_folded(make: Make, tamper: Tamper, tmp
     assert again.verify_integrity(deep=True).ok
 
 
+@pytest.mark.parametrize(
+    ("type", "body", "why"),
+    [
+        ("TransitionTaken", b'{"edgeId":"e","from":"a","to":5}', "TypeError"),
+        ("TransitionTaken", b'{"edgeId":"e","from":"a","to":["b"]}', "TypeError"),
+        ("TransitionTaken", b'{"edgeId":"e","to":"b"}', "KeyError"),
+        ("RewardApplied", b'{"alpha":0.3,"scopes":[],"value":1' + b"0" * 400 + b"}", "OverflowError"),
+        ("RewardApplied", b'{"alpha":0.3,"scopes":[5],"value":1}', "TypeError"),
+        ("NodeStatusChanged", b'{"id":"a","id":"b","status":"active"}', "NotJson"),
+        ("NodeStatusChanged", b"5", "TypeError"),
+    ],
+)
+def test_a_row_that_cannot_be_folded_is_named_wherever_it_stands(
+    make: Make, type: str, body: bytes, why: str
+) -> None:
+    store, good = make("a", "b").store, encode({"id": "a", "status": "active"})
+    store.begin()
+    head = store.log.head(GRAPH)
+    for seq in range(3, 204):
+        kind, data = (type, body) if seq == 103 else ("NodeStatusChanged", good)
+        digest = row_hash(head.hash, GRAPH, seq, 5, None, kind, "ann", None, None, data)
+        row = Row(seq, 5, None, kind, "ann", None, None, data, digest)
+        head = store.log.append(GRAPH, [row], expected=seq - 1)
+    with pytest.raises(IntegrityBroken, match=f"^event 103 cannot be folded: {why}: "):
+        store.rebuild(head)
+    store.rollback()
+
+
 def test_v12_an_altered_row_in_the_middle_deletes_nothing(make: Make, tamper: Tamper, tmp_path: Path) -> None:
     path = tmp_path / "g.db"
     make(*(f"n{i}" for i in range(10)), path=path).close()

@@ -199,6 +199,35 @@ def test_every_text_is_searched_as_it_is_and_finds_its_own_node(make: Make, fts:
         tally("searches")
 
 
+@pytest.mark.parametrize("fts", [True, False])
+def test_every_text_is_data_to_the_memory_and_finds_its_own_node(make: Make, fts: bool) -> None:
+    graph = make(fts=fts, embedder="hashing")
+    with graph.unit():
+        for node_id, text in ids(TEXTS):
+            graph.remember(node_id, label="other", payload={"text": text}).unwrap()
+    head = graph.head()
+    for node_id, text in list(ids(TEXTS))[:: 5 if fts or FULL else 40]:
+        if len(text.encode()) > 1_024:
+            continue
+        found = {hit.id: hit.signals for hit in graph.pulse(text, depth=0, seeds=1_000, limit=1_000).hits}
+        assert (node_id in found) == bool(words(text)), text
+        assert not words(text) or found[node_id]["lexical"] > 0, text
+        known = graph.recognise({"text": text})
+        assert (known.by == "content") == bool(words(text)), text
+        tally("searches", 2)
+    assert graph.head() == head
+    for text in LONE[:: len(LONE) // 8]:
+        for call in (graph.pulse, graph.recognise):
+            with pytest.raises(VerbFailed, match="InvalidInput"):
+                call(text)
+        assert refused(graph.absorb(text))
+        assert refused(graph.reinforce("n0", 0.1, reason=text))
+        assert refused(graph.suppress("n0", 0.1, context=text))
+        assert refused(graph.remember("n0", memory={"source": text}))
+        assert refused(graph.consolidate("n0", ["n1"], label=text))
+    assert graph.head() == head
+
+
 def test_a_word_finds_the_same_nodes_with_and_without_the_index(make: Make) -> None:
     graphs = [make(fts=True), make(fts=False)]
     for graph in graphs:

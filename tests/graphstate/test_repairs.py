@@ -159,7 +159,7 @@ def test_d13_what_is_live_is_what_a_replay_makes(make: Make, tmp_path: Path, pay
 
 
 @pytest.mark.parametrize(
-    "value", [math.inf, math.nan, dt.date(2026, 1, 1), {1, 2}, b"bytes", object(), {1: 2}, "\ud800"], ids=str
+    "value", [math.inf, math.nan, dt.date(2026, 1, 1), {1, 2}, b"bytes", ..., {1: 2}, "\ud800"], ids=str
 )
 def test_d13_what_is_no_json_is_refused(make: Make, value: Any) -> None:
     graph = make("a")

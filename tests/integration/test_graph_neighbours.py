@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 
 
 #: Verbs that look before they change anything, and answer what they see.
-LOOK_FIRST = ("explain_transition", "merge", "repair")
+LOOK_FIRST = ("explain_transition", "merge", "repair", "reembed", "bump_attention")
 #: What a verb needs to change something, beside its words.
 MORE: dict[str, dict[str, Any]] = {"derive_zone": {"ratify": True, "name": "z"}}
 
@@ -86,7 +86,7 @@ def test_f11_every_change_waits_as_long_as_it_was_told_and_changes_nothing(tmp_p
         for name, call in CHANGING:
             began = time.monotonic()
             assert refused(call(graph)) == "Busy", name
-            assert 0.015 < time.monotonic() - began < 2, name
+            assert 0.015 < time.monotonic() - began < 4, name  # 5 s are the default
         assert left(graph) == before
     with opened(path) as graph:
         assert graph.get_node("held") is not None

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 import apsw
 import pytest
 
-from graphstate import Adaptogen, Fail, GraphStateError
+from graphstate import Adaptogen, Fail, GraphStateError, HashingEmbedder
 from graphstate.events import IdGen
 from graphstate.manifest import VERBS
 from tests.graphstate.bundles import bundle_of, populate
@@ -68,7 +68,14 @@ class Ids(IdGen):
 
 
 def opened(path: Path, source: Source) -> Adaptogen:
-    return Adaptogen.open(path, seed=False, now=source.now, rand=source.rand, ids=source.ids())
+    return Adaptogen.open(
+        path,
+        seed=False,
+        now=source.now,
+        rand=source.rand,
+        ids=source.ids(),
+        embedder=HashingEmbedder(dimensions=2),
+    )
 
 
 def bundle() -> bytes:
@@ -131,6 +138,15 @@ def is_denied(graph: Adaptogen, place: Path) -> None:
     assert not graph.transition(edge_id="hard").unwrap().applied
 
 
+def is_told(graph: Adaptogen, place: Path) -> None:
+    graph.feedback("search", "u1", True, signals={"lexical": 0.5, "usage": 0.1}).unwrap()
+
+
+def goes_round(graph: Adaptogen, place: Path) -> None:
+    """Export what was added since, and take it in where it is known."""
+    graph.import_deltas(graph.export_deltas(flush=True).unwrap()).unwrap()
+
+
 #: In an order in which each has something to do; a step is named by its verb.
 STEPS: tuple[Step, ...] = (
     ("remember", lambda g, _: g.remember("a", payload={"text": "x" * 3_000}, tags=["t"]).unwrap()),
@@ -159,6 +175,23 @@ STEPS: tuple[Step, ...] = (
     ("lock_policy", lambda g, _: g.lock_policy("edge", "ab", reason="kept").unwrap()),
     ("unlock_policy", lambda g, _: g.unlock_policy("edge", "ab").unwrap()),
     ("set_enforcement", lambda g, _: g.set_enforcement("ab", "soft").unwrap()),
+    ("reinforce", lambda g, _: g.reinforce("a", 0.5, context="x", outcome="useful").unwrap()),
+    ("suppress", lambda g, _: g.suppress("b", 0.5).unwrap()),
+    ("release", lambda g, _: g.release("b").unwrap()),
+    ("reinforce_all", lambda g, _: g.reinforce_all([{"id": n, "amount": 0.1} for n in "abc"]).unwrap()),
+    ("bump_attention", lambda g, _: g.bump_attention("a", 1).unwrap()),
+    ("register_memory_class", lambda g, _: g.register_memory_class("note", "episodic").unwrap()),
+    ("remember with a vector", lambda g, _: g.remember("u1", payload={"text": "xxx"}, embed=True).unwrap()),
+    ("reembed", lambda g, _: g.reembed().unwrap()),
+    ("set_weights", lambda g, _: g.set_weights({"usage": 0.5}).unwrap()),
+    ("absorb", lambda g, _: g.absorb("xxx").unwrap()),
+    ("feedback", is_told),
+    ("supersede", lambda g, _: g.supersede("u1", "u2").unwrap()),
+    ("unsupersede", lambda g, _: g.unsupersede("u2").unwrap()),
+    ("consolidate", lambda g, _: g.consolidate("sum", ["u1", "u2"], payload={"text": "both"}).unwrap()),
+    ("export_deltas", lambda g, _: g.export_deltas().unwrap()),
+    ("reinforce after it", lambda g, _: g.reinforce("a", 0.2).unwrap()),
+    ("import_deltas", goes_round),
     ("recall", lambda g, _: g.recall(text="xxx")),
     ("plan", plans),
     ("set_status", lambda g, _: g.set_status("p2", "archived").unwrap()),

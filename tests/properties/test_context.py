@@ -31,7 +31,7 @@ def window(sections: list[Section], total: int, tokenizer: Tokenizer = CHARS) ->
 
 
 @given(context_sections(), st.integers(1, 400), TOKENIZERS)
-def test_nothing_uses_more_than_it_was_given(
+def test_property_6_nothing_uses_more_than_it_was_given(
     sections: list[Section], total: int, tokenizer: Tokenizer
 ) -> None:
     packed = window(sections, total, tokenizer)
@@ -47,7 +47,7 @@ def test_nothing_uses_more_than_it_was_given(
 
 
 @given(context_sections(), st.integers(1, 400), st.randoms(use_true_random=False))
-def test_the_order_in_which_sections_come_does_not_matter(
+def test_property_6_the_order_in_which_sections_come_does_not_matter(
     sections: list[Section], total: int, rng: object
 ) -> None:
     shuffled = sections[:]
@@ -56,7 +56,7 @@ def test_the_order_in_which_sections_come_does_not_matter(
 
 
 @given(context_sections(most=1, notes=False), st.integers(1, 200), st.integers(0, 200))
-def test_a_single_section_never_shows_less_for_more_room(
+def test_property_6_a_single_section_never_shows_less_for_more_room(
     sections: list[Section], total: int, more: int
 ) -> None:
     small, large = window(sections, total), window(sections, total + more)
@@ -69,7 +69,9 @@ def test_a_single_section_never_shows_less_for_more_room(
     st.sampled_from(["drop", "truncate"]),
     st.sampled_from(["first", "last"]),
 )
-def test_groups_stay_whole_and_in_order(said: list[Message], total: int, overflow: str, fill: str) -> None:
+def test_property_6_groups_stay_whole_and_in_order(
+    said: list[Message], total: int, overflow: str, fill: str
+) -> None:
     items = [Item(id=str(number), message=message) for number, message in enumerate(said)]
     section = Section(id="s", priority=1, items=items, overflow=overflow, fill=fill)  # type: ignore[arg-type]
     packed = window([section], total)
@@ -88,7 +90,9 @@ def test_every_message_is_in_one_group(said: list[Message]) -> None:
 
 
 @given(TEXTS, st.integers(-2, 30), TOKENIZERS)
-def test_v106_a_cut_text_is_the_longest_prefix_that_fits(text: str, most: int, tokenizer: Tokenizer) -> None:
+def test_v106_property_7_a_cut_text_is_the_longest_prefix_that_fits(
+    text: str, most: int, tokenizer: Tokenizer
+) -> None:
     kept = tokenizer.truncate(text, most)
     assert text.startswith(kept)
     assert tokenizer.count(kept) <= max(0, most)
@@ -115,7 +119,7 @@ COLLECTIONS = st.dictionaries(st.sampled_from("abcdefgh"), WORDS, max_size=8)
 
 
 @given(COLLECTIONS, WORDS, st.integers(0, 9), st.randoms(use_true_random=False))
-def test_bm25_ranks_positive_scores_whatever_the_order(
+def test_property_8_bm25_ranks_positive_scores_whatever_the_order(
     texts: dict[str, str], query: str, k: int, rng: object
 ) -> None:
     index, other = Bm25Index(), Bm25Index()
@@ -135,7 +139,7 @@ def test_bm25_ranks_positive_scores_whatever_the_order(
 
 
 @given(COLLECTIONS, WORDS, st.integers(1, 9), st.randoms(use_true_random=False))
-def test_what_is_recalled_does_not_depend_on_the_order_of_remembering(
+def test_property_8_what_is_recalled_does_not_depend_on_the_order_of_remembering(
     texts: dict[str, str], query: str, limit: int, rng: object
 ) -> None:
     async def recalled(names: list[str]) -> list[str]:

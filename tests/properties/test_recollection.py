@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphstate import Adaptogen, Fail
+from graphstate import Adaptogen, Fail, HashingEmbedder
 from tests.graphstate.bundles import live
 
 NODES = st.sampled_from(["a", "b", "c", "d"])
@@ -25,6 +25,8 @@ STEPS = st.lists(
         st.tuples(st.just("judge"), TEXTS, st.booleans()),
         st.tuples(st.just("weigh"), SCOPES, st.sampled_from([0, 0.5, 2])),
         st.tuples(st.just("wait"), st.integers(0, 10**9), st.none()),
+        st.tuples(st.just("model"), st.sampled_from([4, 16]), st.booleans()),
+        st.tuples(st.just("given"), NODES, st.integers(0, 3)),
         st.tuples(st.just("mark"), st.none(), st.none()),
         st.tuples(st.just("return"), st.none(), st.none()),
     ),
@@ -62,8 +64,17 @@ class Session:
             self.ms += one
         elif name == "mark":
             graph.checkpoint("mark").unwrap()
+        elif name == "model":
+            graph.embedder = HashingEmbedder(dimensions=one, ngrams=other)
+            graph.reembed(batch=2).unwrap()
+        elif name == "given":
+            space = graph.store.projection.vectors.space()
+            vector = [float(place == other) for place in range(4 if space is None else space.dimensions)]
+            graph.remember(one, embedding=vector).unwrap()
         else:
             assert graph.rollback("mark").ok or isinstance(graph.rollback("mark"), Fail)
+            if graph.embedder is not None:  # the vectors may be of another model again
+                graph.reembed().unwrap()
 
 
 @given(STEPS)
@@ -78,6 +89,7 @@ def test_a_replay_of_what_was_learned_is_what_lives(steps: list[tuple[str, Any, 
         assert [(-hit.score, hit.id) for hit in found.hits] == sorted(
             (-hit.score, hit.id) for hit in found.hits
         )
+        assert all(hit.signals.get("semantic", 0) <= 1 for hit in found.hits)
         before = (live(graph), graph.weights(scope="me"), graph.weights())
         report = graph.verify_integrity(deep=True)
         assert report.ok, report

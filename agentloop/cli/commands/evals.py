@@ -11,24 +11,20 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 import anyio
 import msgspec
 
-from agentloop.cli.places import find_state, pick_run
 from agentloop.cli.terminal import complain, say, visible
-from agentloop.errors import AgentLoopError
+from agentloop.errors import AgentLoopError, TaskError
 from agentloop.evals import reports
 from agentloop.evals.baseline import Baseline, empty_baseline, read_baseline, to_baseline, write_baseline
 from agentloop.evals.cases import EvalSuite
-from agentloop.evals.files import load_cases
-from agentloop.evals.fresh import replay_afresh
 from agentloop.evals.gate import GateReport, gate
 from agentloop.evals.running import CaseResult, SuiteResult, run_suite
-from agentloop.ledger.jsonlines import JsonLinesLedgerStore
-from agentloop.tasks import open_memory
-from agentloop.tasks.parts import load_file
+from agentloop.evals.suites import load_live, load_suite
 
 __all__ = ("execute",)
 
@@ -46,6 +42,11 @@ _FLAGS: Final = {
     "out": ("record",),
     "allow_failing": ("baseline",),
     "strict_trajectory": ("gate",),
+    "strict": ("run", "gate", "baseline"),
+    "md": ("run", "gate"),
+    "html": ("run", "gate"),
+    "junit": ("run", "gate"),
+    "seeds": ("live",),
 }
 
 
@@ -53,19 +54,24 @@ class _HarnessFailed(Exception):
     """A suite could not be loaded or run."""
 
 
+class _Refused(Exception):
+    """What is asked for is not done with such a suite."""
+
+
 def execute(arguments: argparse.Namespace) -> int:
     """Do what is asked; return the exit code."""
     action: str = arguments.action
     for flag, actions in _FLAGS.items():
         if action not in actions and getattr(arguments, flag) not in (None, False):
-            complain(
-                f"agentloop eval {action}: --{flag.replace('_', '-')} is for eval {' and '.join(actions)}"
-            )
+            complain(f"agentloop eval {action}: --{flag.replace('_', '-')} is for eval {', '.join(actions)}")
             return 2
     try:
         return _ACTIONS[action](arguments)
     except (AgentLoopError, BrokenPipeError):
         raise  # the program tells them as those of any command
+    except _Refused as refused:
+        complain(f"agentloop eval {action}: {refused}")
+        return 2
     except Exception as error:
         if arguments.debug:
             raise
@@ -77,42 +83,36 @@ def execute(arguments: argparse.Namespace) -> int:
 # ----------------------------------------------------------------------------------- suites
 
 
-def _load(given: str) -> EvalSuite:
-    """Return the suite of a folder of cases, or of a Python file: its author's code, as a test is."""
-    path = Path(given)
-    if path.is_dir():
-        try:
-            return load_cases(path)
-        except AgentLoopError as error:
-            raise _HarnessFailed(str(error)) from error
-    if not path.suffix and not path.is_file():
-        path = path.with_suffix(".py")
-    if not path.is_file():
-        raise _HarnessFailed(
-            f"there is no suite {given!r}: name a Python file, or a folder of cases, with --suite"
-        )
+def _played(arguments: argparse.Namespace, *, gated: bool = False) -> SuiteResult:
+    """Run the suite; one that is gated, or recorded to be, has no graders that must be waited for."""
     try:
-        module = load_file(f"agentloop_suite_{path.stem}".replace("-", "_"), path.absolute())
-    except (Exception, SystemExit) as error:
-        raise _HarnessFailed(f"{given}: {type(error).__name__}: {error}") from error
-    suite = getattr(module, "suite", None)
-    if not isinstance(suite, EvalSuite):
-        raise _HarnessFailed(f"{given}: it has no EvalSuite called 'suite'")
-    return suite
-
-
-def _played(arguments: argparse.Namespace) -> SuiteResult:
-    suite = _load(arguments.suite)
-    try:
+        suite = load_suite(Path(arguments.suite))
+        if gated:
+            _check_graders(suite)
         if arguments.strict:
             return _strictly(suite, arguments.parallel)
         return anyio.run(lambda: run_suite(suite, parallel=arguments.parallel))
+    except TaskError as error:
+        raise _HarnessFailed(str(error)) from error
     except (AgentLoopError, OSError, subprocess.SubprocessError) as error:
         raise _HarnessFailed(f"{type(error).__name__}: {error}") from error
 
 
+def _check_graders(suite: EvalSuite) -> None:
+    for case in suite.cases:
+        for one in case.graders:
+            if one.asynchronous:
+                raise _Refused(
+                    f"{case.id}: {one.id} is asynchronous, and what had to be waited for may be otherwise "
+                    "next time: put it into a live suite ('agentloop eval live')"
+                )
+
+
 def _strictly(suite: EvalSuite, parallel: int) -> SuiteResult:
     """Run every case twice, and replay the first runs in a process of their own."""
+    from agentloop.evals.fresh import replay_afresh
+    from agentloop.ledger.jsonlines import JsonLinesLedgerStore
+
     with tempfile.TemporaryDirectory(prefix="agentloop-eval-") as folder:
         with JsonLinesLedgerStore(folder) as store:
             result = anyio.run(lambda: run_suite(suite, parallel=parallel, twice=True, store=store))
@@ -136,10 +136,10 @@ def _run(arguments: argparse.Namespace) -> int:
     result = _played(arguments)
     _say(reports.text_report(result))
     _write(arguments.json, lambda: reports.suite_json(result))
-    _write(arguments.junit, lambda: reports.junit_xml(result))
+    _write(arguments.junit, lambda: _pages().junit_xml(result))
     report = gate(result, recorded or empty_baseline(result.suite_id))
     _write(arguments.md, lambda: reports.markdown(report))
-    _write(arguments.html, lambda: reports.html_page(report))
+    _write(arguments.html, lambda: _pages().html_page(report))
     undecided = [case.case_id for case in result.cases if case.deterministic is False]
     for name in undecided:
         complain(f"agentloop eval: {name}: a second run of it had another record")
@@ -148,7 +148,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _gate(arguments: argparse.Namespace) -> int:
     recorded = _recorded(arguments)
-    result = _played(arguments)
+    result = _played(arguments, gated=True)
     _say(reports.text_report(result))
     if recorded is None:
         complain(
@@ -158,13 +158,15 @@ def _gate(arguments: argparse.Namespace) -> int:
     expected = recorded or empty_baseline(result.suite_id)
     report = gate(result, expected, strict_trajectory=arguments.strict_trajectory)
     ok = report.ok and (recorded is not None or not result.failed)
-    if recorded is not None:
-        for finding in report.findings:
-            (complain if finding.severity == "error" else _line)(reports.finding_line(finding))
+    for finding in report.findings:
+        if finding.severity == "error":
+            complain(reports.finding_line(finding))
+        elif recorded is not None:
+            _line(reports.finding_line(finding))
     _write(arguments.json, lambda: reports.gate_json(report))
-    _write(arguments.junit, lambda: reports.junit_xml(result, report.findings))
+    _write(arguments.junit, lambda: _pages().junit_xml(result, report.findings))
     _write(arguments.md, lambda: reports.markdown(report))
-    _write(arguments.html, lambda: reports.html_page(report))
+    _write(arguments.html, lambda: _pages().html_page(report))
     _summarise(report)
     say("PASS" if ok else "FAIL")
     return 0 if ok else 1
@@ -181,7 +183,7 @@ def _baseline(arguments: argparse.Namespace) -> int:
         )
         return 2
     before = _recorded(arguments)
-    result = _played(arguments)
+    result = _played(arguments, gated=True)
     _say(reports.text_report(result))
     if result.failed and not arguments.allow_failing:
         complain("agentloop eval baseline: cases fail: --allow-failing records them all the same")
@@ -240,8 +242,24 @@ def _branch(baseline: Path) -> str | None:
     return done.stdout.strip() or None
 
 
+def _live(arguments: argparse.Namespace) -> int:
+    """Measure; there is nothing to pass. 3 only if the suite cannot be loaded."""
+    from agentloop.evals.live import run_live
+
+    try:
+        live = load_live(Path(arguments.suite))
+    except TaskError as error:
+        raise _HarnessFailed(str(error)) from error
+    result = anyio.run(lambda: run_live(live, seeds=arguments.seeds, parallel=arguments.parallel))
+    _say(reports.live_report(result))
+    _write(arguments.json, lambda: reports.suite_json(result))
+    return 0
+
+
 def _record(arguments: argparse.Namespace) -> int:
+    from agentloop.cli.places import find_state, pick_run
     from agentloop.evals.recording import case_of_run
+    from agentloop.tasks import open_memory
 
     memory = open_memory(find_state(arguments.db), read_only=True)
     try:
@@ -278,6 +296,12 @@ def _write(given: str | None, text: Callable[[], str]) -> None:
         path.write_text(text(), encoding="utf-8")
 
 
+def _pages() -> ModuleType:
+    from agentloop.evals import pages  # slow to import, and seldom asked for
+
+    return pages
+
+
 def _summarise(report: GateReport) -> None:
     """Append the report to the page of the CI job, if there is one and it can be written."""
     given = os.environ.get("GITHUB_STEP_SUMMARY")
@@ -298,6 +322,7 @@ _ACTIONS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
     "run": _run,
     "gate": _gate,
     "baseline": _baseline,
+    "live": _live,
     "record": _record,
     "help": _help,
 }

@@ -9,7 +9,7 @@ import msgspec
 
 from agentloop.cli.places import find_state, pick_run
 from agentloop.cli.terminal import line, say
-from agentloop.replays import ReplayReport, replay
+from agentloop.reproduction import ReplayReport, replay
 from agentloop.tasks import open_memory
 
 __all__ = ("execute",)

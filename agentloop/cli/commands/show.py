@@ -13,7 +13,7 @@ from agentloop.cli.view import JsonView, PlainView
 from agentloop.frames import CYCLE_STARTED, Frame
 from agentloop.ledger import RunLedger
 from agentloop.ports import ProjectLedger
-from agentloop.replays import replay
+from agentloop.reproduction import replay
 from agentloop.tasks import open_memory
 
 __all__ = ("execute",)

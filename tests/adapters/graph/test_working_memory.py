@@ -163,6 +163,15 @@ async def test_a_success_reinforces_what_was_shown_and_what_was_worked_on(graph:
     assert graph.weights(scope="task:default") != weights
 
 
+async def test_what_a_window_teaches_is_learned_for_the_task_alone(graph: Adaptogen) -> None:
+    memory = await remembered(graph, TEA)
+    (record,) = await memory.recall(MemoryQuery())
+    before = graph.weights()
+    await GraphBridge(graph).record_outcome(outcome(str(record.retrieval_id)))
+    assert graph.weights() == before
+    assert graph.weights(scope="task:default") != before
+
+
 async def test_a_failure_counts_against_what_was_shown(graph: Adaptogen) -> None:
     memory = await remembered(graph, TEA, fill=False)
     ids = await shown(memory, "tea")

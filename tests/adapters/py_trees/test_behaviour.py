@@ -143,12 +143,12 @@ def test_a_tick_does_not_wait_for_a_loop_that_is_stuck() -> None:
     with behaviour(lambda _: gated(gate)) as leaf:
         leaf.tick_once()
         gate.wait_until_reached()
-        began = time.perf_counter()
+        began = time.monotonic()
         for _ in range(100):
             leaf.tick_once()
 
         assert leaf.status is Status.RUNNING
-        assert time.perf_counter() - began < 1.0
+        assert time.monotonic() - began < PATIENCE
 
 
 def test_one_tick_takes_over_no_more_frames_than_allowed() -> None:

@@ -166,6 +166,59 @@ def test_a_damaged_baseline_exits_with_3(tmp_path: Path) -> None:
     assert agentloop("eval", "gate", cwd=tmp_path).returncode == 3
 
 
+LIVE = """
+from agentloop import EvalCase, EvalSuite, Grade, LiveCase, LiveSuite, ScriptedProvider, grader
+
+async def judge(run):
+    return Grade(score=0.5, passed=False, reason="so-so")
+
+script = [{"say": "the answer"}]
+graders = [grader("judge", judge)]
+live = LiveSuite(
+    id="models", seeds=2,
+    cases=[LiveCase(id="one", goal="go", provider=lambda seed: ScriptedProvider(script), graders=graders)],
+)
+"""
+JUDGED = (
+    LIVE
+    + """
+suite = EvalSuite(id="judged", cases=[EvalCase(id="one", goal="go", script=script, graders=graders)])
+"""
+)
+
+
+def test_a_live_suite_is_measured_and_never_gated(tmp_path: Path) -> None:
+    path = write_suite(tmp_path)
+    path.write_text(LIVE)
+    done = agentloop("eval", "live", "--json", "live.json", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "0.500 (0.500 to 0.500)  one: 0 of 2 passed" in done.stdout
+    assert len(json.loads((tmp_path / "live.json").read_text())["cases"][0]["runs"]) == 2
+    assert "0 of 3 passed" in agentloop("eval", "live", "--seeds", "3", cwd=tmp_path).stdout
+    gated = agentloop("eval", "gate", cwd=tmp_path)
+    assert (gated.returncode, gated.stdout) == (3, "")
+    assert "only a live one, which no gate asks" in gated.stderr
+    write_suite(tmp_path)
+    assert agentloop("eval", "live", cwd=tmp_path).returncode == 3
+    assert agentloop("eval", "live", "--strict", cwd=tmp_path).returncode == 2
+
+
+@pytest.mark.parametrize("words", [("gate",), ("baseline", "--force")])
+def test_graders_that_must_be_waited_for_are_refused_before_anything_is_run(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    path = write_suite(tmp_path)
+    path.write_text(JUDGED)
+    done = agentloop("eval", *words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "one: judge is asynchronous" in done.stderr
+    path.write_text(JUDGED.replace('"judge", judge)', '"judge", lambda run: judge(run))'))
+    hidden = agentloop("eval", "gate", cwd=tmp_path)
+    assert hidden.returncode == 1
+    assert "error asynchronous-grader: one: judge had to be waited for" in hidden.stderr
+    assert agentloop("eval", "run", cwd=tmp_path).returncode == 1
+
+
 COUNTING = """
 from agentloop.evals.cases import EvalCase, EvalSuite
 from agentloop.evals.graders import ends_as
@@ -195,6 +248,39 @@ def test_w43_w44_strict_runs_twice_and_replays_in_a_fresh_process(tmp_path: Path
     strict = agentloop("eval", "run", "--strict", cwd=tmp_path)
     assert strict.returncode == 1
     assert "had another record" in strict.stderr
+
+
+BENDING = """
+import msgspec
+from agentloop import EvalCase, EvalSuite, ends_as, replays_exactly
+from agentloop.orchestrator import driver, folding
+
+reduce = driver.reduce
+
+def stingy(state, event, config):
+    budget = msgspec.structs.replace(config.budget, max_steps=1)
+    return reduce(state, event, msgspec.structs.replace(config, budget=budget))
+
+# What this file does to the library holds in this process only.
+driver.reduce = folding.reduce = stingy
+script = [{"say": ""}, {"say": "done"}]
+suite = EvalSuite(
+    id="bending",
+    cases=[EvalCase(id="one", goal="go", script=script, graders=[ends_as("halted"), replays_exactly()])],
+)
+"""
+
+
+def test_w43_strict_finds_a_case_that_fails_in_the_fresh_process_only(tmp_path: Path) -> None:
+    write_suite(tmp_path).write_text(BENDING)
+    assert agentloop("eval", "run", cwd=tmp_path).returncode == 0
+    words = ("eval", "gate", "--strict", "--junit", "gate.xml")
+    strict = agentloop(*words, cwd=tmp_path)
+    assert strict.returncode == 1
+    assert "bending — 0 passed, 1 failed" in strict.stdout
+    assert "error: it does not replay in a fresh process: entry " in strict.stdout
+    assert "error nondeterministic: one: " in strict.stderr
+    assert "does not replay in a fresh process" in (tmp_path / "gate.xml").read_text()
 
 
 def test_a_run_of_a_task_becomes_a_case_that_gates(tmp_path: Path) -> None:

@@ -164,14 +164,14 @@ def test_v125_slack_between_two_sections() -> None:
     assert window.tokens == 108
 
 
-def test_v126_separators_are_charged() -> None:
+def test_v126_w27_separators_are_charged() -> None:
     pinned = section(size=5, count=2, pinned=True, block=Block())
     assert refused([pinned], 10).detail["required"] == 12
     window = packed([pinned], 12)
     assert (window.tokens, rows(window)["s"].allocated) == (12, 12)
 
 
-def test_v127_a_block_and_messages_fill_the_window_exactly() -> None:
+def test_v127_w27_a_block_and_messages_fill_the_window_exactly() -> None:
     sections = [
         section("block", size=5, count=6, block=Block(header="Context:")),
         section("s", size=5, count=40, priority=2),
@@ -184,7 +184,7 @@ def _call(id: str = "c1", query: str = "abc") -> ToolCall:
     return ToolCall(id=id, name="ask", arguments={"query": query, "k": 1})
 
 
-def test_v128_calls_are_charged_and_never_cut() -> None:
+def test_v128_w28_calls_are_charged_and_never_cut() -> None:
     asks = Message(role="assistant", content="ok", tool_calls=(_call(),))
     item = Item(id="m", message=asks)
     window = packed([section(items=[item])], 100)
@@ -193,25 +193,25 @@ def test_v128_calls_are_charged_and_never_cut() -> None:
     assert (squeezed.messages, rows(squeezed)["s"].starved) == ((), True)
 
 
-def test_v129_the_latest_turn_is_kept_and_the_early_one_cut() -> None:
+def test_v129_w30_the_latest_turn_is_kept_and_the_early_one_cut() -> None:
     items = texts("e" * 500, "latest turn")
     window = packed([section(items=items, overflow="truncate", fill="last")], 100)
     assert (contents(window), window.tokens) == (["e" * 89, "latest turn"], 100)
 
 
-def test_v130_of_a_history_the_newest_part_is_kept() -> None:
+def test_v130_w30_of_a_history_the_newest_part_is_kept() -> None:
     items = texts(*[f"m{n}" + "." * 18 for n in range(6)])
     window = packed([section(items=items, fill="last", elision_note=note("earlier"))], 80)
     assert [text[:2] for text in contents(window)] == ["(3", "m3", "m4", "m5"]
     assert window.tokens == 71
 
 
-def test_v131_two_sections_of_one_name_are_refused() -> None:
+def test_v131_w34_two_sections_of_one_name_are_refused() -> None:
     error = refused([section("a"), section("b"), section("a")], 100)
     assert (error.code, error.detail) == ("context.duplicate_section", {"id": "a"})
 
 
-def test_v132_an_empty_item_is_shown() -> None:
+def test_v132_w34_an_empty_item_is_shown() -> None:
     window = packed([section(items=texts(""), pinned=True)], 100)
     row = rows(window)["s"]
     assert (row.items_included, row.starved, contents(window)) == (1, False, [""])

@@ -22,7 +22,8 @@ from agentloop.evals.baseline import (
 from agentloop.evals.cases import EvalSuite
 from agentloop.evals.gate import FindingKind, GateReport, gate
 from agentloop.evals.graders import calls_tools, ends_as
-from agentloop.evals.running import CaseResult, SuiteResult, run_suite
+from agentloop.evals.grades import Grade, grader
+from agentloop.evals.running import CaseResult, SuiteResult, run_case, run_suite
 from agentloop.tools import Tool
 from tests.agentloop.evals.cases import case, gives, result, suite_result
 
@@ -110,7 +111,7 @@ def test_v167_sums_of_floats_are_no_change() -> None:
 
 
 @pytest.mark.parametrize("score", [2 / 3, 1 / 3, 1 / 7, 5 / 11])
-def test_v168_a_score_is_compared_as_it_is_kept(score: float) -> None:
+def test_v168_w38_a_score_is_compared_as_it_is_kept(score: float) -> None:
     report = against(result(score=score), result(score=score))
     assert (report.ok, report.findings) == (True, ())
 
@@ -151,6 +152,26 @@ def test_w44_a_case_that_is_not_the_same_twice() -> None:
     new = gate(suite_result(result(deterministic=False)), empty_baseline("suite"))
     assert kinds(new) == ["new-case", "nondeterministic"]
     assert against(result(), result(deterministic=True)).findings == ()
+
+
+def test_a_grader_that_had_to_be_waited_for_closes_the_gate() -> None:
+    judge = Grade(grader_id="judge", score=1, passed=True, reason="good", awaited=True)
+    report = against(result(), result(grades=(judge,)))
+    assert (report.ok, kinds(report)) == (False, ["asynchronous-grader"])
+    assert "judge had to be waited for" in report.findings[0].message
+    new = gate(suite_result(result(grades=(judge,))), empty_baseline("suite"))
+    assert (new.ok, kinds(new)) == (False, ["new-case", "asynchronous-grader"])
+
+
+@pytest.mark.anyio
+async def test_it_is_told_of_any_function_that_gives_something_to_wait_for() -> None:
+    async def answer(run: object) -> Grade:
+        return Grade(score=1, passed=True, reason="good")
+
+    plain, hidden = grader("judge", answer), grader("judge", lambda run: answer(run))
+    assert (plain.asynchronous, hidden.asynchronous, gives(1).asynchronous) == (True, False, False)
+    found = await run_case(case("one", plain, hidden, gives(1)))
+    assert [grade.awaited for grade in found.grades] == [True, True, False]
 
 
 def test_a_score_that_rose_is_told_and_harmless() -> None:
@@ -225,14 +246,16 @@ def suites(draw: st.DrawFn, prefix: str = "c") -> SuiteResult:
 
 
 @given(suites(), st.booleans())
-def test_a_result_against_itself_has_only_failing_critical_cases(whole: SuiteResult, strict: bool) -> None:
+def test_property_10_a_result_against_itself_has_only_failing_critical_cases(
+    whole: SuiteResult, strict: bool
+) -> None:
     report = gate(whole, to_baseline(whole), strict_trajectory=strict)
     assert set(kinds(report)) <= {"critical-failure"}
     assert {finding.case_id for finding in report.findings} == set(whole.critical_failures)
 
 
 @given(suites(), st.data(), st.floats(0, 0.5))
-def test_a_score_that_falls_by_more_than_the_tolerance_is_an_error(
+def test_property_10_a_score_that_falls_by_more_than_the_tolerance_is_an_error(
     whole: SuiteResult, data: st.DataObject, tolerance: float
 ) -> None:
     low = [n for n, case in enumerate(whole.cases) if case.score > tolerance + 1e-5]
@@ -248,7 +271,9 @@ def test_a_score_that_falls_by_more_than_the_tolerance_is_an_error(
 
 
 @given(suites(), suites("new"))
-def test_more_cases_are_an_error_only_if_critical_and_failing(old: SuiteResult, new: SuiteResult) -> None:
+def test_property_10_more_cases_are_an_error_only_if_critical_and_failing(
+    old: SuiteResult, new: SuiteResult
+) -> None:
     before = gate(old, to_baseline(old))
     after = gate(suite_result(*old.cases, *new.cases), to_baseline(old))
     added = [f for f in after.of("error") if f not in before.of("error")]

@@ -9,16 +9,21 @@ from typing import Any
 import anyio
 import pytest
 
+from agentloop.determinism import ManualClock
 from agentloop.errors import RunNotFound, TaskError
 from agentloop.evals.files import load_case, load_cases, read_case
 from agentloop.evals.recording import case_of_run, view_run
 from agentloop.evals.running import play_case, run_case
+from agentloop.factories import create_agent_loop, create_looping_agent_loop
 from agentloop.ledger.memory import MemoryLedgerStore
+from agentloop.orchestrator.options import Deps
 from agentloop.orchestrator.providers import ChunkedProvider, ScriptedProvider
 from agentloop.orchestrator.runtime import run
 from agentloop.outcome import Err, correctable
 from agentloop.tools import Tool
 from tests.agentloop.evals.test_loops import ASK, SAY, loop_case, verdict
+from tests.agentloop.loop.scenes import loop_options, yes
+from tests.agentloop.orchestrator.test_delegation import World as Delegating
 from tests.evals.suite import suite
 
 pytestmark = pytest.mark.anyio
@@ -72,6 +77,23 @@ async def test_a_streamed_run_with_real_time_and_real_tools() -> None:
     assert [one.error is None for one in made.results] == [False, True, True]
 
 
+async def test_a_delegating_run_and_its_inner_run_become_a_case_each() -> None:
+    world, store = Delegating(), MemoryLedgerStore()
+    await world.run(store)
+    outer, inner = await again(store, "r"), await again(store, "r/tool-0001")
+    assert [result.content for result in outer.results] == ["inner answer"]
+    assert [result.name for result in inner.results] == ["write", "write"]
+
+
+async def test_a_limit_that_inner_runs_used_up_makes_no_case() -> None:
+    ask = {"say": "", "callTools": [{"name": "research", "args": {"goal": "find it"}}]}
+    world, store = Delegating(outer=[ask, ask, {"say": "done"}]), MemoryLedgerStore()
+    world.config = {"budget": {"maxToolCalls": 3}}
+    assert (await world.run(store)).outcome.status == "halted"
+    with pytest.raises(TaskError, match="does not go the same way again: step"):
+        await case_of_run(store, "r")
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -94,6 +116,100 @@ async def test_loops_become_cases(change: Any) -> None:
     second = await play_case(made.case())
     assert (second.usage, second.output) == (first.usage, first.output)
     assert second.tool_calls == first.tool_calls
+
+
+OUT_OF_TIME: dict[str, tuple[list[dict[str, Any]], int, str]] = {
+    "model": ([{"say": "late", "waitMs": 5_000}], 0, "model->halted"),
+    "streamed": ([SAY | {"waitMs": 5_000}], 0, "model->halted"),
+    "tool": ([ASK, SAY], 5_000, "tools->halted"),
+    "the third tool": ([ASK, ASK, ASK, SAY], 400, "tools->halted"),
+    "between": ([ASK | {"waitMs": 600}, SAY], 400, "observe->halted"),
+    "wait": (
+        [{"failWith": {"class": "transient", "code": "m.x", "message": "x"}}, SAY],
+        0,
+        "backoff->halted",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OUT_OF_TIME)
+async def test_runs_that_were_out_of_time_are_so_again(name: str) -> None:
+    turns, takes_ms, last = OUT_OF_TIME[name]
+    store, clock = MemoryLedgerStore(), ManualClock()
+
+    async def search(**arguments: Any) -> str:
+        await clock.sleep_ms(takes_ms)
+        return "found"
+
+    provider: Any = ScriptedProvider(turns, clock=clock)
+    result = await run(
+        "go",
+        provider=ChunkedProvider(provider) if name == "streamed" else provider,
+        tools=[Tool(name="search", handler=search, read_only=True)],
+        ledger=store,
+        run_id="late",
+        deps=Deps(clock=clock),
+        config={"budget": {"maxWallClockMs": 200 if name == "wait" else 1_000}},
+    )
+    assert result.outcome.error is not None
+    assert (result.outcome.error.code, result.ledger.phase_trace[-1]) == ("budget.wall_clock", last)
+    await again(store, "late")
+
+
+async def test_of_calls_that_were_cut_off_those_that_came_back_have_their_results() -> None:
+    store, clock = MemoryLedgerStore(), ManualClock()
+
+    async def write(ms: int) -> str:
+        await clock.sleep_ms(ms)
+        return "written"
+
+    calls = [{"name": "write", "args": {"ms": 10}}, {"name": "write", "args": {"ms": 9_000}}]
+    await run(
+        "go",
+        provider=ScriptedProvider([{"say": "", "callTools": calls}]),
+        tools=[Tool(name="write", handler=write)],
+        ledger=store,
+        run_id="late",
+        deps=Deps(clock=clock),
+        config={"budget": {"maxWallClockMs": 1_000}},
+    )
+    made = await again(store, "late")
+    assert [(one.content, one.wait_ms) for one in made.results] == [("written", 10), ("", 1_001)]
+
+
+async def test_a_loop_whose_turn_takes_too_long_does_so_again() -> None:
+    store = MemoryLedgerStore()
+
+    async def hang(prompt: Any, ctx: Any) -> str:
+        await anyio.sleep_forever()
+        return ""
+
+    loop = create_agent_loop(
+        **loop_options(hang, lambda prompt, ctx: ""), ledger=store, run_id="late", turn_timeout_ms=1
+    )
+    await loop.run()
+    view = view_run(store, "late")
+    assert (view.status, view.error_code) == ("failed", "loop.error")
+    made = await again(store, "late")
+    assert "failWith" in made.script[0]
+
+
+async def test_an_inner_run_of_a_looping_run_becomes_a_case_and_the_outer_one_does_not() -> None:
+    store = MemoryLedgerStore()
+    answers = iter(["first", "second"])
+    loop = create_looping_agent_loop(
+        **loop_options(lambda prompt, ctx: next(answers), lambda prompt, ctx: yes()),
+        should_continue=lambda result, index: index == 0,
+        ledger=store,
+        run_id="outer",
+    )
+    await loop.run()
+    for number, said in ((1, "first"), (2, "second")):
+        made = await case_of_run(store, f"outer/{number}")
+        assert (made.id, made.subject, made.script[0]["say"]) == (f"outer-{number}", "loop", said)
+        assert (await run_case(made.case(), twice=True)).passed
+    with pytest.raises(TaskError, match="one loop or one orchestrated"):
+        await case_of_run(store, "outer")
 
 
 async def test_a_run_that_was_cancelled_is_refused() -> None:

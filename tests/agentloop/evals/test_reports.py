@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from agentloop.evals.baseline import empty_baseline, to_baseline
 from agentloop.evals.gate import gate
 from agentloop.evals.grades import Grade
-from agentloop.evals.reports import bar, gate_json, html_page, junit_xml, markdown, suite_json, text_report
+from agentloop.evals.pages import html_page, junit_xml
+from agentloop.evals.reports import bar, gate_json, markdown, suite_json, text_report
 from agentloop.orchestrator.state import Usage
 from tests.agentloop.evals.cases import result, suite_result
 
@@ -103,6 +104,13 @@ def test_no_text_breaks_out_of_its_place(name: str, reason: str) -> None:
     assert row.count("|") == 9
 
 
+def test_no_text_turns_the_text_around_it() -> None:
+    whole = suite_result(result("\u202edesrever\u2066", 0))
+    page = html_page(gate(whole, empty_baseline("suite")))
+    assert not {*page} & {*"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
+    assert "\ufffddesrever\ufffd" in page
+
+
 class _Tags(HTMLParser):
     """Counts what a browser would take for elements."""
 
@@ -122,10 +130,10 @@ def test_no_text_adds_an_element_to_the_page(name: str, reason: str) -> None:
     parser.feed(page)
     assert page.startswith("<!doctype html>")
     assert parser.tags == {
-        **dict.fromkeys(
-            ("html", "head", "body", "title", "style", "h1", "p", "ul", "table", "tr", "meter"), 1
-        ),
-        "meta": parser.tags["meta"],
+        **dict.fromkeys(("html", "head", "body", "title", "style", "h1", "p", "ul", "table", "meter"), 1),
+        "meta": 2,
         "li": 2,
-        "td": 5,
+        "tr": 2,
+        "th": 9,
+        "td": 9,
     }

@@ -330,7 +330,7 @@ async def test_an_abort_with_a_full_blocking_buffer_shows_the_end(limit: int) ->
         max_buffered_output_frames=limit,
         output_overflow_strategy="block",
     )
-    with anyio.fail_after(2):
+    with anyio.fail_after(4):
         async with loop:
             await loop.sink.write(TICK)
             while not loop.source.statistics().paused:

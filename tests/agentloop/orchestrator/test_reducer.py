@@ -242,7 +242,7 @@ def test_v029_one_of_two_calls_fails() -> None:
     assert (walk.state.consecutive_failures, walk.state.usage.corrective_turns) == (0, 1)
 
 
-def test_v030_a_fatal_result_is_accounted_before_it_ends_the_run() -> None:
+def test_v030_w09_a_fatal_result_is_accounted_before_it_ends_the_run() -> None:
     error = fatal("tool.broken", "broken")
     walk = Walk()(START, READY, said("", call(1), call(2)), done(None, error))
     assert (walk.state.phase, walk.code) == (Phase.FAILED, "tool.broken")

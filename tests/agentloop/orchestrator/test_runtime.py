@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from anyio.lowlevel import checkpoint
 
@@ -33,6 +34,7 @@ from agentloop import (
     replay_file,
     transient,
 )
+from agentloop._canonical import decode
 from agentloop.errors import LedgerUnavailable
 from agentloop.orchestrator.events import BackoffElapsed, event_name
 from agentloop.orchestrator.providers import ChunkedProvider, ScriptedProvider
@@ -734,8 +736,14 @@ async def test_w24_nothing_goes_on_without_the_record(seq: int) -> None:
         return "written"
 
     provider, store = ScriptedProvider([T(), T(), A()]), Full(seq)
-    with pytest.raises(LedgerUnavailable, match="full"):
+    with pytest.raises(LedgerUnavailable, match="full") as raised:
         await play([], [search(handler=write, read_only=False)], provider=provider, ledger=store)
+    partial = raised.value.ledger
+    if partial is None:
+        assert "cannot be read" in raised.value.__notes__[0]
+        assert list(store.read("run-0001")) == []
+    else:
+        assert (partial.outcome, partial.run_id) == (None, "run-0001")
     entries = [entry.kind for entry in store.read("run-0001")]
     assert entries.count("fact.tool_started") >= len(done)
     assert len(provider.requests) <= entries.count("fact.prompt") + 1
@@ -778,7 +786,28 @@ async def test_w24_a_broken_program_hands_over_its_record() -> None:
     ]
 
 
-async def test_the_context_is_kept_once() -> None:
+async def test_w25_a_record_says_that_a_redactor_looked_at_it() -> None:
+    marked = (await play([A()], ledger=MemoryLedgerStore())).ledger
+    assert marked.redacted is True
+    assert decode(marked.serialise())["redacted"] is True
+    plain = (await play([A()])).ledger
+    assert "redacted" not in decode(plain.serialise())
+
+
+async def test_w25_every_change_of_a_stored_entry_is_found() -> None:
+    store = MemoryLedgerStore()
+    result = await play([T(), A()], [search()], ledger=store)
+    whole = list(store.read(result.run_id))
+    assert RunLedger(store, result.run_id).verify().ok
+    for place, entry in enumerate(whole):
+        other = MemoryLedgerStore()
+        changed = msgspec.structs.replace(entry, body=entry.body.replace(b"e", b"E", 1))
+        other._runs[result.run_id] = [*whole[:place], changed, *whole[place + 1 :]]
+        report = RunLedger(other, result.run_id).verify()
+        assert (report.ok, report.first_break) == (False, entry.seq)
+
+
+async def test_w25_the_context_is_kept_once() -> None:
     """What a window repeats of the one before it is not written again."""
     store = MemoryLedgerStore()
     turns = [T(say="x" * 500)] * 11

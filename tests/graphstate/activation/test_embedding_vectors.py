@@ -128,10 +128,10 @@ def test_a_number_of_dimensions_is_a_positive_integer(dimensions: Any) -> None:
 def test_fields_are_repeated_by_weight() -> None:
     fields = {"title": "caches", "body": "they go stale", "empty": ""}
     assert build_embedding_text(fields) == "caches they go stale"
-    assert build_embedding_text(fields, {"title": 3, "body": 0}) == "caches caches caches"
+    assert build_embedding_text(fields, weights={"title": 3, "body": 0}) == "caches caches caches"
     for weights in ({"tilte": 1}, {"title": -1}, {"title": 1.5}, {"title": True}):
         with pytest.raises(EmbedderError, match="whole number from 0"):
-            build_embedding_text(fields, weights)  # type: ignore[arg-type]  # that is the point
+            build_embedding_text(fields, weights=weights)  # type: ignore[arg-type]  # that is the point
 
 
 def test_the_text_of_a_node_is_what_it_says() -> None:

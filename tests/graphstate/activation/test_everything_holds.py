@@ -224,14 +224,21 @@ def test_rows_of_a_base_are_ranked_by_their_sums_not_by_the_keys_they_bring(
     assert graph.verify_integrity(deep=True).ok
 
 
-def test_a_row_of_a_node_from_before_nodes_had_trust_is_an_import(graph_of: Remember) -> None:
+@pytest.mark.parametrize("vector", [None, "[1.0, 0.5]"])
+def test_a_row_of_a_node_from_before_nodes_had_trust_is_an_import(
+    graph_of: Remember, vector: str | None
+) -> None:
     graph = graph_of()
-    body: dict[str, Any] = {
-        "table": "node",
-        "row": [1, "a", "state", "a", "{}", "[]", "active", 1, 1, 1, 5, 5, None],
-    }
-    admitted(graph, "StateRestored", body)
-    graph.record(Draft("StateRestored", {"table": "node", "row": [*body["row"], "import"], "id": "a"}))
-    assert graph.get_node("a").trust == "import"  # type: ignore[union-attr]
-    with pytest.raises(VerbFailed, match="InvalidInput"):
-        admitted(graph, "StateRestored", {"table": "node", "row": body["row"][:12]})
+    row = [1, "a", "state", "a", "{}", "[]", "active", 1, 1, 1, 5, 5, vector]
+    body: dict[str, Any] = {"table": "node", "row": row, "id": "a"}
+    from graphstate.verbs.admission import admit
+
+    admit(graph.store, "StateRestored", "somebody", body)
+    graph.record(Draft("StateRestored", body))
+    node = graph.get_node("a")
+    assert node is not None
+    assert (node.trust, node.embedding) == ("import", None)
+    assert graph.verify_integrity(deep=True).ok
+    for wrong in (row[:12], [*row[:12], "god"], [*row[:12], 3]):
+        with pytest.raises(VerbFailed, match="InvalidInput"):
+            admitted(graph, "StateRestored", {"table": "node", "row": wrong})

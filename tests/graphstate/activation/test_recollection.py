@@ -382,9 +382,11 @@ def test_a_search_that_is_forgotten_needs_its_signals(make: Make, clock: Clock) 
 def test_a_window_takes_verdicts_too(make: Make, clock: Clock) -> None:
     graph = notes(make, clock, a="tea")
     graph.reinforce("a", 4).unwrap()
-    window = graph.working_memory()
-    weights = graph.feedback(window.retrieval_id, "a", True).unwrap().weights
-    assert weights["recency"] > 1 > weights["usage"]
+    window = graph.working_memory(scope="me")
+    taught = graph.feedback(window.retrieval_id, "a", True).unwrap()
+    assert taught.scope == "me"
+    assert taught.weights["recency"] > 1 > taught.weights["usage"]
+    assert graph.weights()["recency"] == 1
 
 
 def test_gap_30_the_file_remembers_the_newest_searches_that_asked_for_it(

@@ -112,6 +112,33 @@ def test_v42_edges_of_other_types_are_not_followed(graph: Adaptogen) -> None:
     assert half.hits[2].signals["graph"] == 0.25
 
 
+def chained(make: Make) -> Adaptogen:
+    graph = make("ai", "v", "p", "n")
+    for src, dst in (("ai", "v"), ("v", "p"), ("p", "n")):
+        graph.link(src, dst).unwrap()
+    return graph
+
+
+def test_v41_the_verb_goes_as_deep_as_it_is_told(make: Make) -> None:
+    graph = chained(make)
+    assert graph.spread(["ai"], depth=2, decay=0.5).reached == {"v": 0.5, "p": 0.25}
+    assert graph.spread(["ai"], depth=5).reached["n"] == 0.125
+    assert graph.spread(["n"], direction="in", depth=1).reached == {"p": 0.5}
+    limited = graph.spread({"ai": 0.5}, limit=1)
+    assert (limited.reached, limited.found, limited.truncated) == ({"v": 0.25}, 2, False)
+
+
+def test_v46_the_verb_begins_at_nodes_that_there_are(make: Make) -> None:
+    graph = chained(make)
+    assert graph.spread(["ai"], depth=0).reached == graph.spread(["ai"], edge_types=[]).reached == {}
+    assert graph.spread(["ghost"]).reached == graph.spread([]).reached == {}
+    head = graph.head()
+    for wrong in ({"decay": 1.5}, {"depth": 9}, {"seeds": "ai"}, {"seeds": {"ai": 2}}, {"seeds": ["no id!"]}):
+        with pytest.raises(VerbFailed, match="InvalidInput"):
+            graph.spread(**{"seeds": ["ai"], **wrong})  # type: ignore[arg-type]  # that is the point
+    assert graph.head() == head
+
+
 def test_v53_absorbing_adds_a_share_of_each_score(graph: Adaptogen) -> None:
     done = graph.absorb([1, 0], **PLAIN).unwrap()
     assert done.amounts == pytest.approx({"A": 0.085, "B": 0.08, "X": 0.075, "Y": 0.0625, "C": 0.0425})

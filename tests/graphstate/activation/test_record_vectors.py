@@ -554,6 +554,23 @@ def test_the_settings_of_the_time_are_those_of_a_replay(
     assert [graph.activation(node) for node in "ab"] == before
 
 
+def test_gap_15_a_clock_that_is_set_back_loses_nothing_but_what_fades_meanwhile(
+    graph_of: Remember, clock: Hands
+) -> None:
+    graph = graph_of("a")
+    clock.ms = 10 * D
+    graph.reinforce("a", 0.3).unwrap()
+    clock.ms -= 60_000
+    graph.reinforce("a", 0.2).unwrap()
+    assert state(graph).score == near(0.5, abs=1e-3)
+    assert raw(graph).anchor == 10 * D
+    clock.ms -= 5 * D
+    assert state(graph).score == near(0.5, abs=1e-3), "nothing fades before its time"
+    graph.reinforce("a", 0.2).unwrap()  # as of its own moment, five half-lives before the anchor
+    assert state(graph).score == near(0.5 + 0.2 / 32, abs=1e-3)
+    assert graph.verify_integrity(deep=True).ok
+
+
 def test_each_call_is_one_small_event(graph_of: Remember) -> None:
     graph = graph_of("a")
     before = graph.store.head().seq

@@ -104,11 +104,24 @@ def test_v63_likeness_to_the_first_decides_the_second(
     assert found.chosen[1].max_similarity == pytest.approx(cosine(V63["a"], V63[second]))
 
 
-@pytest.mark.parametrize("cost", [math.nan, -1, math.inf])
-def test_v64_a_cost_that_is_none_is_refused(cost: float) -> None:
+@pytest.mark.parametrize("cost", [math.nan, -1, math.inf, "1", None])
+def test_v64_a_cost_that_is_none_is_refused(cost: Any) -> None:
     with pytest.raises(ValueError, match="the cost of 'a' must be a finite number"):
         select({"a": 0.9}, limit=1, budget=9, cost_of=lambda _: cost)
-    assert chosen(select({"a": 0.9}, limit=1, cost_of=lambda _: cost)) == ["a"]
+
+
+def test_v64_without_a_budget_nobody_asks_for_costs() -> None:
+    def never(name: str) -> float:
+        raise AssertionError(name)
+
+    assert chosen(select({"a": 0.9, "b": 0.5}, limit=1, cost_of=never)) == ["a"]
+    assert chosen(select({"a": 0.9, "b": 0.5}, limit=2, cost_of=never, diversity=0.5)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("likeness", [math.nan, math.inf, "1", None])
+def test_a_likeness_that_is_none_is_refused(likeness: Any) -> None:
+    with pytest.raises(ValueError, match="how alike 'b' and 'a' are must be a finite number"):
+        select({"a": 0.9, "b": 0.5}, limit=2, diversity=0.5, similarity=lambda _one, _other: likeness)
 
 
 @pytest.mark.parametrize(

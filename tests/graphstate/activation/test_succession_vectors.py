@@ -233,6 +233,9 @@ def test_only_who_is_trusted_raises_trust_by_writing_anew(graph_of: Remember) ->
     assert model.remember("a", payload={"n": 2}).unwrap().trust == "tool"
     assert graph.remember("a", payload={"n": 3}).unwrap().trust == "developer"
     assert model.remember("a", label="other").unwrap().trust == "model"
+    assert graph.remember("a", label="mine").unwrap().trust == "model", "the payload is somebody else's"
+    assert graph.remember("a", payload={"n": 4}).unwrap().trust == "model", "the label is"
+    assert graph.remember("a", label="all", payload={"n": 5}).unwrap().trust == "developer"
     assert graph.verify_integrity(deep=True).ok
 
 

@@ -270,6 +270,20 @@ def test_another_model_is_refused_until_all_is_made_again(make: Make, tmp_path: 
     assert graph.reembed().unwrap().embedded == 0
 
 
+@pytest.mark.parametrize("nodes", [0, 3])
+def test_a_search_follows_a_model_of_other_dimensions_in_the_same_process(make: Make, nodes: int) -> None:
+    graph = make(embedder=HashingEmbedder(dimensions=4))
+    for number in range(nodes):
+        graph.remember(f"n{number}", label=f"word{number}").unwrap()
+    for dimensions in (4, 16, 8, 4):
+        graph.embedder = HashingEmbedder(dimensions=dimensions)
+        graph.reembed().unwrap()
+        for number in range(nodes):
+            assert found(graph, graph.embedder.embed([f"word{number}"])[0], 1)[0].similarity == 1
+        assert len(graph.recall(like="word0")) == nodes
+        assert graph.pulse("nothing").seeds <= nodes
+
+
 def test_reembedding_goes_on_where_it_was_interrupted(make: Make, tmp_path: Path) -> None:
     path = tmp_path / "graph.db"
     library(make, path=path)

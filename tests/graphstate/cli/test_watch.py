@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -140,44 +141,94 @@ def test_a_full_disk_is_exit_code_1_with_a_message(path: Path, writer: Adaptogen
     assert (done.returncode, done.stderr) == (1, "adaptogen: standard output: No space left on device\n")
 
 
+class Terminal:
+    """A watching process whose output is a terminal."""
+
+    def __init__(self, path: Path, *words: str) -> None:
+        self.screen = pyte.Screen(100, 24)
+        self._stream = pyte.ByteStream(self.screen)
+        self._ours, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            [*COMMAND, "--db", str(path), *words],
+            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.PIPE, preexec_fn=interruptible,
+            env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "24"},
+        )  # fmt: skip
+        os.close(theirs)
+
+    def until(self, text: str) -> list[str]:
+        while not any(text in line for line in self.screen.display):
+            self._stream.feed(os.read(self._ours, 4_096))
+        return [line.rstrip() for line in self.screen.display]
+
+    def interrupted(self) -> tuple[int, bytes]:
+        self.process.send_signal(signal.SIGINT)
+        assert self.process.stderr is not None
+        return self.process.wait(30), self.process.stderr.read()
+
+    def close(self) -> None:
+        os.close(self._ours)
+        self.process.kill()
+        self.process.wait()
+        if self.process.stderr is not None:
+            self.process.stderr.close()
+
+
 def test_a_terminal_gets_a_picture_that_follows(path: Path, writer: Adaptogen) -> None:
-    screen = pyte.Screen(100, 24)
-    stream = pyte.ByteStream(screen)
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*COMMAND, "--db", str(path), "--after", "0"],
-        cwd=ROOT, stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.PIPE, preexec_fn=interruptible,
-        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "24"},
-    )  # fmt: skip
-    os.close(theirs)
-
-    def until(text: str) -> list[str]:
-        while not any(text in line for line in screen.display):
-            stream.feed(os.read(ours, 4_096))
-        return [line.rstrip() for line in screen.display]
-
-    try:
-        assert "cursor: (none)" in until("node first (state)")
+    with closing(Terminal(path, "--after", "0")) as terminal:
+        assert "cursor: (none)" in terminal.until("node first (state)")
         writer.set_cursor(["first"]).unwrap()
         writer.remember("mark", label="\x1b]0;title\x07\x1b[2J").unwrap()
-        shown = until("node mark (state)")
+        shown = terminal.until("node mark (state)")
         assert "cursor: first" in shown
         assert "3  NodeUpserted  node mark (state)" in shown
         assert "seq: 3" in shown
-        assert screen.title == ""
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
-        assert process.stderr is not None
-        assert process.stderr.read() == b""
-    finally:
-        os.close(ours)
-        process.kill()
-        process.wait()
-        if process.stderr is not None:
-            process.stderr.close()
+        assert terminal.screen.title == ""
+        assert terminal.interrupted() == (130, b"")
 
 
-@pytest.mark.parametrize("words", [("--interval-ms", "9"), ("--interval-ms", "60001"), ("--limit", "1" * 30)])
+def test_a_terminal_gets_the_working_memory_while_it_changes_and_fades(path: Path, writer: Adaptogen) -> None:
+    writer.set_tunable("scoreHalfLifeMs", 2_000).unwrap()
+    with closing(Terminal(path, "--present")) as terminal:
+        terminal.until("(nothing)")
+        writer.remember("mark", label="\x1b]0;title\x07[red]").unwrap()
+        writer.reinforce("mark", 0.5).unwrap()
+        shown = terminal.until("mark  ")
+        assert shown[0] == "present now"
+        assert any("memory.reinforced" in line for line in terminal.until("memory.reinforced"))
+        terminal.until("0.3")  # by itself
+        assert "[red]" in "".join(shown)
+        assert terminal.screen.title == ""
+        assert terminal.interrupted() == (130, b"")
+
+
+def test_the_working_memory_is_told_whenever_it_changes(start: Start, writer: Adaptogen) -> None:
+    writer.remember("b").unwrap()
+    watch = start("--present")
+    assert watch.line() == "(nothing)"
+    writer.reinforce("b", 0.5).unwrap()
+    assert watch.line() == "b 0.500"
+    writer.set_status("b", "active").unwrap()  # an event that changes nothing here
+    writer.reinforce("first", 0.75, context="x").unwrap()
+    assert watch.line() == "first 0.750\tb 0.500"
+    writer.supersede("b", "first").unwrap()
+    assert watch.line() == "b 0.500"
+    there = start("--present", "--context", "x", "--json", "--limit", "1")
+    assert decode(there.line())["present"] == [{"effective": 0.5, "id": "b"}]
+    writer.suppress("b", 1).unwrap()
+    assert watch.line() == "(nothing)"
+    assert decode(there.line())["present"] == []
+    assert there.ended() == (0, "")
+    watch.process.send_signal(signal.SIGINT)
+    assert watch.ended() == (130, "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--interval-ms", "9"), ("--interval-ms", "60001"), ("--limit", "1" * 30), ("--context", "x"),
+        ("--present", "--context", "\x1b"),
+    ],
+)  # fmt: skip
 def test_bounds_are_typed_failures(
     words: tuple[str, ...], path: Path, writer: Adaptogen, capsys: pytest.CaptureFixture[str]
 ) -> None:
