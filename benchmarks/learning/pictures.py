@@ -41,7 +41,9 @@ def _save(figure: Any, path: Path) -> None:
     figure.savefig(drawn, dpi=110, metadata={"Software": None})
     figure.clear()
     # Lines and bands have few colours; with a palette of them a file is a third as large.
-    Image.open(drawn).convert("RGB").quantize(_PALETTE, method=Image.Quantize.FASTOCTREE).save(path, optimize=True)
+    Image.open(drawn).convert("RGB").quantize(_PALETTE, method=Image.Quantize.FASTOCTREE).save(
+        path, optimize=True
+    )
 
 
 def curves(
