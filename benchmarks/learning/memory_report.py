@@ -318,15 +318,16 @@ def draw(trials: Sequence[MemoryTrial], bars: Path, curve: Path) -> None:
     pictures.points(
         curve,
         {trial.name: _bought(trial) for trial in trials if trial.name in names},
-        across="tokens of a window",
-        up="questions answered right",
+        across="tokens of a window, uncut but for its length",
+        up="share of questions answered right",
     )
 
 
-def _bought(trial: MemoryTrial) -> list[tuple[float, float]]:
+def _bought(trial: MemoryTrial) -> list[tuple[float, Interval]]:
     cuts = [trial.cut] if trial.cut.most is None else [Cut(most=most) for most in (1, 2, 3, 5, 7, 10)]
-    points = []
+    bought = []
     for cut in cuts:
         scores = judged(trial.played, cut)
-        points.append((fmean([one.tokens for one in scores]), fmean([one.answered for one in scores])))
-    return points
+        answered = interval([one.answered for one in scores], draws=1_000)
+        bought.append((fmean([one.tokens for one in scores]), answered))
+    return bought

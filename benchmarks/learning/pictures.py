@@ -14,7 +14,7 @@ __all__ = ("bars", "curves", "points")
 
 _COLOURS: Final = ("#1a5fb4", "#26a269", "#c64600", "#77767b", "#813d9c", "#e5a50a", "#a51d2d", "#000000")
 
-_PALETTE: Final = 64
+_PALETTE: Final = 256
 
 
 def _figure(rows: int, columns: int, width: float, height: float) -> tuple[Any, Any]:
@@ -41,7 +41,9 @@ def _save(figure: Any, path: Path) -> None:
     figure.savefig(drawn, dpi=110, metadata={"Software": None})
     figure.clear()
     # Lines and bands have few colours; with a palette of them a file is a third as large.
-    Image.open(drawn).convert("RGB").quantize(_PALETTE).save(path, optimize=True)
+    Image.open(drawn).convert("RGB").quantize(_PALETTE, method=Image.Quantize.FASTOCTREE).save(
+        path, optimize=True
+    )
 
 
 def curves(
@@ -118,14 +120,19 @@ def bars(
     _save(figure, path)
 
 
-def points(path: Path, lines: Mapping[str, Sequence[tuple[float, float]]], *, across: str, up: str) -> None:
-    """Draw a line of points for each name, with a logarithmic axis across."""
+def points(
+    path: Path, lines: Mapping[str, Sequence[tuple[float, Interval]]], *, across: str, up: str
+) -> None:
+    """Draw points with their intervals, a line for each name, with a logarithmic axis across."""
     figure, axes = _figure(1, 1, 6.0, 3.6)
     axis = axes[0][0]
     for (name, pairs), colour in zip(lines.items(), _COLOURS, strict=False):
-        axis.plot(
-            *zip(*pairs, strict=True), label=name, color=colour, marker="o", markersize=3, linewidth=1.2
-        )
+        x, found = zip(*pairs, strict=True)
+        error = [[one.value - one.low for one in found], [one.high - one.value for one in found]]
+        axis.errorbar(
+            x, [one.value for one in found], error, label=name, color=colour, marker="o", markersize=3, linewidth=1.2,
+            elinewidth=0.8,
+        )  # fmt: skip
     axis.set_xscale("log")
     axis.set_xlabel(across)
     axis.set_ylabel(up)

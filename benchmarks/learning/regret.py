@@ -150,4 +150,6 @@ def draw(found: Sequence[Losses], path: Path) -> None:
     """Draw the regret over the rounds."""
     rounds = range(len(found[0].learned))
     line: list[Interval] = [interval([one.regret[place] for one in found], draws=200) for place in rounds]
-    pictures.curves(path, {"": {"learned less equal weights": line}}, across="round", up="loss so far")
+    pictures.curves(
+        path, {"": {"learned less equal weights": line}}, across="question", up="sum of 1 - 1/place so far"
+    )
