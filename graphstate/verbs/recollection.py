@@ -396,10 +396,11 @@ class Recollection(Verbs):
         wanted = None if kind is None else arguments.name(kind, "kind")
         least, most = arguments.number(same, "same", least=0, most=1), arguments.limit(limit, 5)
         said = node_text("", arguments.text(label, "label", arguments.MAX_LABEL), payload)
-        if vector is None and self.embedder is not None and said:
+        if vector is not None:
+            vector = query_vector(self, None, vector)
+        elif self.embedder is not None and said:
             vector = query_vector(self, arguments.shortened(said, arguments.MAX_SEARCH), None)
-        checked = None if vector is None else arguments.embedding(vector)
-        meant = by_meaning(self.store, checked, _CANDIDATES, 0.0)
+        meant = by_meaning(self.store, vector, _CANDIDATES, 0.0)
         own = set(words(said))
         worded = by_words(self.store, arguments.shortened(said, arguments.MAX_SEARCH), _CANDIDATES)
         nodes = [
@@ -467,7 +468,11 @@ class Recollection(Verbs):
 
 
 def _asked(graph: Verbs, query: str | Sequence[float], vector: Sequence[float] | None, **options: Any) -> Ask:
-    if isinstance(query, str) and vector is None and graph.embedder is not None and query:
+    if not isinstance(query, str):
+        query = query_vector(graph, None, query)
+    elif vector is not None:
+        vector = query_vector(graph, None, vector)
+    elif graph.embedder is not None and query:
         vector = query_vector(graph, query, None)
     return asked(graph.store, query, vector, **options)
 

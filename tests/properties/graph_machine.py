@@ -55,7 +55,7 @@ class GraphMachine(RuleBasedStateMachine):
         self.folder = tempfile.mkdtemp(prefix="graph-machine-")
         self.path = os.path.join(self.folder, "graph.db")
         self.clock = 1_000_000
-        self.graphs = [self.open(), self.open()]
+        self.graphs = [self.open(handle) for handle in range(2)]
         self.model = Model()
         self.checkpoints: dict[str, tuple[int, Model]] = {}
         #: denied attempts of (edge, its first event) that have an event, and that have none yet
@@ -67,7 +67,7 @@ class GraphMachine(RuleBasedStateMachine):
         self.heard: list[tuple[int, str]] = []
         self.listening = self.listen()
 
-    def open(self) -> Adaptogen:
+    def open(self, handle: int) -> Adaptogen:
         return Adaptogen.open(self.path, seed=False, now=self.now)
 
     def listen(self) -> Subscription:
@@ -178,7 +178,7 @@ class GraphMachine(RuleBasedStateMachine):
                 node["payload"] = {
                     key: item for key, item in merged.items() if payload.get(key, 0) is not None
                 }
-            model.nodes[id] = node
+            model.put_node(id, node, handle)
             answer = value()
             assert shown(answer) == node
             if cause is not None:
@@ -559,7 +559,7 @@ class GraphMachine(RuleBasedStateMachine):
     def reopen(self, handle: int) -> None:
         self.listening.poll()
         self.graphs[handle].close()
-        self.graphs[handle] = self.open()
+        self.graphs[handle] = self.open(handle)
         if handle == 0:
             self.listening = self.listen()
         assert self.graphs[handle].recovery.trimmed == 0
@@ -643,7 +643,7 @@ def shown(node: Any) -> dict[str, Any]:
 
 
 def edge_shown(edge: Any) -> dict[str, Any]:
-    keys = ("src", "dst", "kind", "weight", "version", "guard", "enforcement", "learned_enforcement")
+    keys = ("src", "dst", "kind", "label", "weight", "version", "guard", "enforcement", "learned_enforcement")
     return {key: getattr(edge, key) for key in keys}
 
 

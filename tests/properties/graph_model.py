@@ -169,16 +169,19 @@ class Model:
                 graph.add_edge(edge["src"], edge["dst"])
         return graph
 
-    def declare(self, node: str) -> None:
+    def put_node(self, node: str, state: dict[str, Any], handle: int) -> None:
+        """A handle remembered a node, which became this."""
+        self.nodes[node] = state
+
+    def declare(self, node: str, handle: int) -> None:
         """A node that is named alone is made if it is not there."""
-        self.nodes.setdefault(
-            node,
-            {"kind": "state", "label": node, "payload": {}, "tags": [], "status": "active", "version": 1},
-        )
+        if node not in self.nodes:
+            made = {"kind": "state", "payload": {}, "tags": [], "status": "active", "version": 1}
+            self.put_node(node, {**made, "label": node}, handle)
 
     def put_edge(
-        self, src: str, dst: str, kind: str, name: str, *, weight: float = 1, upsert: bool = False,
-        guard: str | None = None, mode: str | None = None,
+        self, src: str, dst: str, kind: str, name: str, *, label: str = "", weight: float = 1,
+        upsert: bool = False, guard: str | None = None, mode: str | None = None,
     ) -> None:  # fmt: skip
         if src not in self.nodes or dst not in self.nodes:
             raise Failed(ErrorCode.NOT_FOUND)
@@ -193,7 +196,7 @@ class Model:
         if old is None or any(old[key] != item for key, item in new.items()):
             self.rules.pop(("edge", name), None)
         version = (old["version"] if old else 0) + 1
-        self.edges[name] = {**new, "kind": kind, "weight": weight, "version": version}
+        self.edges[name] = {**new, "kind": kind, "label": label, "weight": weight, "version": version}
         self.touch("edge", name)
 
     def drop_edge(self, name: str) -> None:

@@ -20,8 +20,10 @@ from hypothesis.stateful import precondition, rule
 from graphstate import Adaptogen, ErrorCode, Fail, Result
 from graphstate.manifest import VERBS
 from tests.graphstate.bundles import bundle_of, live, taken_in
-from tests.properties.graph_machine import EDGES, HANDLES, MODES, NODES, PAYLOADS, ZONES, GraphMachine
-from tests.properties.graph_model import STAMPS, Failed, Model
+from tests.properties.graph_machine import EDGES, HANDLES, MODES, NODES, PAYLOADS, ZONES
+from tests.properties.graph_model import STAMPS, Failed
+from tests.properties.memory_machine import MemoryMachine
+from tests.properties.memory_model import MemoryModel
 
 FULL = os.environ.get("RELIABILITY") == "full"
 
@@ -31,7 +33,7 @@ ANY_NODE = st.sampled_from(["a", "b", "c", "d", "e", "f", "g"])
 LOCKED = st.sampled_from([("edge", "e1"), ("edge", "e2"), ("edge", "e5"), ("zone", "z"), ("zone", "y")])
 
 
-class EveryVerb(GraphMachine):
+class EveryVerb(MemoryMachine):
     """The verbs that are rare in a day and dangerous in a life."""
 
     # ------------------------------------------------------------------ composing and reshaping
@@ -55,7 +57,7 @@ class EveryVerb(GraphMachine):
             spec["cursor"] = heads
         with self.expecting(lambda: self.graphs[handle].plan(spec)) as value:
             model = copy.deepcopy(self.model)
-            model.declare(node)
+            model.declare(node, handle)
             model.put_edge(node, other, "transition", edge, upsert=upsert)
             model.put_edge(node, other, "dependency", dependency)
             if heads is not None:
@@ -69,6 +71,17 @@ class EveryVerb(GraphMachine):
         with self.expecting(lambda: self.graphs[handle].split_state(node, new, edges)) as value:
             moved = self.model.split(node, new, edges)
             assert value().moved == tuple(moved)
+
+    @precondition(lambda self: any(name.startswith("G") for name in self.model.edges))
+    @rule(handle=HANDLES, data=st.data(), new=COPIES, both=st.booleans())
+    def reshape_a_tie(self, handle: int, data: st.DataObject, new: str, both: bool) -> None:
+        """Supersessions and consolidations move with their nodes, as all edges do."""
+        ties = sorted(name for name in self.model.edges if name.startswith("G"))
+        edge = self.model.edges[data.draw(st.sampled_from(ties))]
+        if both:
+            self.merge_states(handle, data.draw(NODES), edge["src"])
+        else:
+            self.split_state(handle, edge["src"], new, ties)
 
     @rule(handle=HANDLES, into=ANY_NODE, gone=ANY_NODE)
     def merge_states(self, handle: int, into: str, gone: str) -> None:
@@ -96,10 +109,10 @@ class EveryVerb(GraphMachine):
         with self.expecting(lambda: self.graphs[handle].migrate(kind, apply)) as value:
             if fails and nodes:
                 raise Failed(ErrorCode.MIGRATION_ERROR)
-            changed = [node for node in nodes.values() if node["payload"].get("x", "none") != x]
-            for node in changed:
-                node["payload"] = {**node["payload"], "x": x}
-                node["version"] += 1
+            changed = [name for name, node in nodes.items() if node["payload"].get("x", "none") != x]
+            for name in changed:
+                self.model.change_payload(name, {**nodes[name]["payload"], "x": x})
+                self.model.nodes[name]["version"] += 1
             assert (value().migrated, value().changed) == (len(nodes), len(changed))
 
     # ------------------------------------------------------------------ learning and collecting
@@ -296,17 +309,16 @@ class EveryVerb(GraphMachine):
             with self.expecting(lambda: graph.merge(branch)) as value:
                 if both:
                     raise Failed(ErrorCode.CONFLICT)
-                self.model.nodes[id] = merged(self.model, id, payload)
+                merged(self.model, id, payload, handle)
                 assert value().merged == 1
             if not both:
                 assert graph.merge(branch).unwrap().merged == 0
 
 
-def merged(model: Model, id: str, payload: dict[str, Any]) -> dict[str, Any]:
-    if id not in model.nodes:
-        model.declare(id)
-        return {**model.nodes[id], "payload": payload}
-    return {**model.nodes[id], "payload": payload, "version": model.nodes[id]["version"] + 1}
+def merged(model: MemoryModel, id: str, payload: dict[str, Any], handle: int) -> None:
+    version = model.nodes[id]["version"] + 1 if id in model.nodes else 1
+    model.declare(id, handle)
+    model.put_node(id, {**model.nodes[id], "payload": payload, "version": version}, handle)
 
 
 def without_locks(state: dict[str, Any]) -> dict[str, Any]:

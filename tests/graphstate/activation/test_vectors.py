@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -294,6 +294,17 @@ def test_reembedding_goes_on_where_it_was_interrupted(make: Make, tmp_path: Path
         graph.recall(like="word3")
     assert raised.value.details["waiting"] == 4
     assert "reembed" in raised.value.hint
+    vector = graph.embedder.embed(["word3"])[0]
+    searches: list[Callable[[], Any]] = [
+        lambda: graph.pulse(vector),
+        lambda: graph.pulse("word3", vector=vector),
+        lambda: graph.recognise({"text": "word3"}, vector=vector),
+        lambda: graph.absorb(vector).unwrap(),
+    ]
+    for search in searches:  # a vector that the caller has would miss what is not made yet, too
+        with pytest.raises(VerbFailed) as raised:
+            search()
+        assert raised.value.code == ErrorCode.EMBEDDING_MISMATCH
     assert graph.reembed(batch=3, limit=1).unwrap() == Reembedded(embedded=1, left=4, model="ngrams:1/64")
     assert graph.reembed(missing=False).unwrap().embedded == 3
     assert nearest(graph, "word3", 1) == ["n3"]
