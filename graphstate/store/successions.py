@@ -132,6 +132,10 @@ class Successions:
         """Return which nodes took a node's place, oldest first."""
         return [dst for (dst,) in self._db.all(_OUT, (node, SUPERSEDED_BY))]
 
+    def predecessors(self, node: str) -> list[str]:
+        """Return whose place a node took, oldest first."""
+        return [src for (src,) in self._db.all(_IN, (node, SUPERSEDED_BY))]
+
     def edges_to_successors(self, node: str) -> list[tuple[str, str]]:
         """Return the edges to them, each with the node it leads to."""
         return self._db.all(_EDGES_OUT, (node, SUPERSEDED_BY))

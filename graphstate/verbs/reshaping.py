@@ -91,7 +91,7 @@ class Reshaping(Verbs):
         other node keeps its id and what it learned and belongs to the staying node, except those
         between the two, which vanish; cursors move along, and the staying node joins the zones of
         the other one. What was learned about the two nodes
-        is added up. If the dependencies would form a cycle nothing changes: CycleRejected.
+        is added up. If dependencies or supersessions would form a cycle nothing changes: CycleRejected.
 
         Args:
             into: The node that stays; it must be active.
@@ -216,24 +216,35 @@ def _joined_body(graph: Verbs, stays: Node, other: Node) -> dict[str, Any]:
 
 
 def _refuse_merged_cycle(graph: Verbs, one: str, other: str) -> None:
-    """A path between the two that passes another node would close when they become one."""
-    out, back = graph.store.projection.out_ids, graph.store.projection.in_ids
+    """A path between the two that passes another node would close when they become one.
+
+    So of dependencies, and of supersessions, which would leave no node on it in its place.
+    """
+    projection = graph.store.projection
+    relations: tuple[tuple[Callable[[str], list[str]], Callable[[str], list[str]]], ...] = (
+        (
+            lambda node: projection.out_ids(node, "dependency"),
+            lambda node: projection.in_ids(node, "dependency"),
+        ),
+        (projection.successions.successors, projection.successions.predecessors),
+    )
     between = {one, other}
+    for out, back in relations:
 
-    def ahead(node: str) -> list[str]:
-        return [dst for dst in out(node, "dependency") if {node, dst} != between]
+        def ahead(node: str, out: Callable[[str], list[str]] = out) -> list[str]:
+            return [dst for dst in out(node) if {node, dst} != between]
 
-    def behind(node: str) -> list[str]:
-        return [src for src in back(node, "dependency") if {node, src} != between]
+        def behind(node: str, back: Callable[[str], list[str]] = back) -> list[str]:
+            return [src for src in back(node) if {node, src} != between]
 
-    for start, goal in ((one, other), (other, one)):
-        path = algorithms.find_path(start, goal, ahead, behind)
-        if path is not None:
-            refuse(
-                f"{one!r} and {other!r} cannot become one: {' -> '.join(path)}",
-                ErrorCode.CYCLE_REJECTED,
-                cycle=path,
-            )
+        for start, goal in ((one, other), (other, one)):
+            path = algorithms.find_path(start, goal, ahead, behind)
+            if path is not None:
+                refuse(
+                    f"{one!r} and {other!r} cannot become one: {' -> '.join(path)}",
+                    ErrorCode.CYCLE_REJECTED,
+                    cycle=path,
+                )
 
 
 def _cursors_to(graph: Verbs, old: str, new: str) -> list[Draft]:

@@ -173,6 +173,10 @@ class Model:
         """A handle remembered a node, which became this."""
         self.nodes[node] = state
 
+    def without_circles(self) -> list[nx.DiGraph]:
+        """What no merge of nodes may close."""
+        return [self.dependencies()]
+
     def declare(self, node: str, handle: int) -> None:
         """A node that is named alone is made if it is not there."""
         if node not in self.nodes:
@@ -254,13 +258,10 @@ class Model:
             raise Failed(ErrorCode.NOT_FOUND)
         if into == gone or not self.active(into):
             raise Failed(ErrorCode.INVALID_INPUT)
-        joined = nx.DiGraph()
-        for src, dst in self.dependencies().edges:
-            ends = [into if node == gone else node for node in (src, dst)]
-            if ends[0] != ends[1]:
-                joined.add_edge(*ends)
-        if not nx.is_directed_acyclic_graph(joined):
-            raise Failed(ErrorCode.CYCLE_REJECTED)
+        for relation in self.without_circles():
+            joined = nx.contracted_nodes(relation, into, gone, self_loops=False)
+            if not nx.is_directed_acyclic_graph(joined):
+                raise Failed(ErrorCode.CYCLE_REJECTED)
         stays, other = self.nodes[into], self.nodes[gone]
         tags = list(dict.fromkeys([*stays["tags"], *other["tags"]]))
         payload = {**other["payload"], **stays["payload"]}

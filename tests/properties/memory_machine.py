@@ -252,7 +252,7 @@ class MemoryMachine(GraphMachine):
     @rule(
         handle=HANDLES,
         id=ANY_NODE,
-        sources=st.lists(ANY_NODE, max_size=3),
+        sources=st.lists(ANY_NODE, min_size=1, max_size=3) | st.just([]),
         amount=st.sampled_from([0.5, 0]),
         label=st.none() | st.just("sum"),
     )
@@ -313,7 +313,6 @@ class MemoryMachine(GraphMachine):
         found = self.graphs[handle].pulse(query, scope=scope, log=log)
         self.searches[found.retrieval_id] = (None if log else self.graphs[handle], scope, found.hits)
 
-    @precondition(lambda self: self.searches)
     @rule(
         handle=HANDLES, data=st.data(), useful=st.booleans(), how=RULES, rate=st.sampled_from([0.05, 1, 0]),
         scope=st.none() | SCOPES, signals=st.none() | st.none() | SIGNALS,
@@ -323,6 +322,8 @@ class MemoryMachine(GraphMachine):
         signals: dict[str, float] | None,
     ) -> None:  # fmt: skip
         model, graph = self.model, self.graphs[handle]
+        if not self.searches:
+            self.search(handle, "a b c d", "s", False)
         search = data.draw(st.sampled_from([*self.searches][-5:]))
         owner, whose, hits = self.searches[search]
         node = data.draw(st.sampled_from([*(hit.id for hit in hits), "a", "g"]))
@@ -434,11 +435,16 @@ class MemoryMachine(GraphMachine):
     def start(self) -> int:
         return self.graphs[0].store.log.start("graph").seq
 
-    @precondition(lambda self: self.exported)
     @rule(handle=HANDLES, elsewhere=st.booleans(), json=st.booleans(), to=st.none() | ANY_NODE)
     def import_deltas(self, handle: int, elsewhere: bool, json: bool, to: str | None) -> None:
         """One's own deltas change nothing; those that a rollback undid, or of others, are added."""
-        assert self.exported is not None
+        if self.exported is None:
+            self.export_deltas(handle, 0, False)
+            self.reinforce_all(handle, [("a", 0.5, None, None), ("b", 0.25, "k", "useful")])
+            self.what_was_added_is_known()
+            self.export_deltas(handle, 0.3, False)
+        if self.exported is None:  # what began long ago was compacted
+            return
         model, head, deltas = self.model, self.head(handle), self.exported
         if elsewhere:
             self.replicated += 1

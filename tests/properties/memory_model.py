@@ -190,10 +190,16 @@ class MemoryModel(Model):
     def edges_to_successors(self, node: str) -> list[tuple[str, str]]:
         return [(name, dst) for name, src, dst in self.ties(SUPERSEDED) if src == node]
 
+    def successions(self) -> nx.DiGraph:
+        graph = nx.DiGraph((src, dst) for _, src, dst in self.ties(SUPERSEDED))
+        graph.add_nodes_from(self.nodes)
+        return graph
+
+    def without_circles(self) -> list[nx.DiGraph]:
+        return [*super().without_circles(), self.successions()]
+
     def refuse_circle(self, new: str, old: str) -> None:
-        taken = nx.DiGraph((src, dst) for _, src, dst in self.ties(SUPERSEDED))
-        taken.add_nodes_from((new, old))
-        if nx.has_path(taken, new, old):
+        if nx.has_path(self.successions(), new, old):
             raise Failed(ErrorCode.CYCLE_REJECTED)
 
     def supersede(self, new: str, old: str, edge: str) -> None:

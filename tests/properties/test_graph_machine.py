@@ -73,15 +73,20 @@ class EveryVerb(MemoryMachine):
             assert value().moved == tuple(moved)
 
     @precondition(lambda self: any(name.startswith("G") for name in self.model.edges))
-    @rule(handle=HANDLES, data=st.data(), new=COPIES, both=st.booleans())
-    def reshape_a_tie(self, handle: int, data: st.DataObject, new: str, both: bool) -> None:
+    @rule(
+        handle=HANDLES, data=st.data(), new=COPIES, other=NODES,
+        way=st.sampled_from(["split", "merge", "merge a chain"]),
+    )  # fmt: skip
+    def reshape_a_tie(self, handle: int, data: st.DataObject, new: str, other: str, way: str) -> None:
         """Supersessions and consolidations move with their nodes, as all edges do."""
         ties = sorted(name for name in self.model.edges if name.startswith("G"))
         edge = self.model.edges[data.draw(st.sampled_from(ties))]
-        if both:
-            self.merge_states(handle, data.draw(NODES), edge["src"])
-        else:
+        if way == "split":
             self.split_state(handle, edge["src"], new, ties)
+            return
+        if way == "merge a chain":  # which closes a circle, if that was a supersession
+            self.supersede(handle, other, edge["dst"])
+        self.merge_states(handle, other, edge["src"])
 
     @rule(handle=HANDLES, into=ANY_NODE, gone=ANY_NODE)
     def merge_states(self, handle: int, into: str, gone: str) -> None:

@@ -63,6 +63,20 @@ def test_a_circle_of_successions_is_refused_with_its_path(graph_of: Remember) ->
         assert "unsupersede" in refused.hint
 
 
+def test_nodes_that_become_one_close_no_circle_of_successions(graph_of: Remember) -> None:
+    graph = graph_of("a", "b", "c")
+    graph.supersede("b", "a").unwrap()
+    graph.supersede("c", "b").unwrap()
+    before = graph.head()
+    for into, gone in (("c", "a"), ("a", "c")):
+        refused = graph.merge_states(into, gone)
+        assert isinstance(refused, Fail)
+        assert (refused.code, refused.details["cycle"]) == (ErrorCode.CYCLE_REJECTED, ["a", "b", "c"])
+    assert graph.head() == before
+    graph.merge_states("b", "a").unwrap()
+    assert (successors(graph, "a"), successors(graph, "b")) == ([], ["c"])
+
+
 def test_superseding_again_changes_nothing_and_several_may_follow_one(graph_of: Remember) -> None:
     graph = graph_of("a", "b", "c")
     first = graph.supersede("b", "a").unwrap()
