@@ -386,10 +386,10 @@ class MemoryMachine(GraphMachine):
             assert not refused.ok
             assert (refused.code, other.head()) == (ErrorCode.EMBEDDING_MISMATCH, head)
             done = other.reembed(missing=missing, limit=limit).unwrap()
-            todo = len(model.nodes if missing else model.vectors)
-            assert done.embedded == (todo if limit is None else min(limit, todo))
-            assert done.left == todo - done.embedded
-            if model.vectors and done.left:
+            todo = [node for node in model.nodes if missing or node in model.vectors]
+            made = todo[:limit]
+            assert (done.embedded, done.left) == (len(made), len(todo) - len(made))
+            if model.vectors.keys() - set(made):
                 with pytest.raises(VerbFailed) as failed:
                     other.pulse([1, 0, 0, 0] if not missing else "a")
                 assert failed.value.code == ErrorCode.EMBEDDING_MISMATCH
