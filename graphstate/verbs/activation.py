@@ -79,7 +79,7 @@ class Activating(Verbs):
             outcome: Count that it was shown, useful or harmful; with amount 0 that alone.
         """
         body = _reinforcement(self.store, id, amount, reason, context, outcome)
-        return _recorded(self, "memory.reinforced", body, actor, cause)
+        return _recorded(self, Draft("memory.reinforced", body), actor, cause)
 
     @verb
     def reinforce_all(
@@ -309,13 +309,12 @@ def _suppressed(
     body: dict[str, Any] = {"id": known(store, id), "amount": amount, "at": store.now()}
     if context is not None:
         body["context"] = context_of(context)
-    return _recorded(graph, "memory.suppressed", arguments.with_reason(body, reason), actor, cause)
+    draft = Draft("memory.suppressed", arguments.with_reason(body, reason))
+    return _recorded(graph, draft, actor, cause)
 
 
-def _recorded(
-    graph: Verbs, type: str, body: dict[str, Any], actor: str | None, cause: str | None
-) -> Result[ActivationState]:
-    (row,) = graph.record(Draft(type, body), actor=actor, cause=cause)
+def _recorded(graph: Verbs, draft: Draft, actor: str | None, cause: str | None) -> Result[ActivationState]:
+    (row,) = graph.record(draft, actor=actor, cause=cause)
     found = graph.store.projection.activations.changed(row.seq)
     assert found is not None
     return Ok(_state(graph.store, found, graph.store.now()))
