@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from graphstate._canonical import Json, decode
-from graphstate.activation.embedding import Embedder, EmbedderError, embed, node_text
+from graphstate.activation.embedding import Embedder, EmbedderError, aembed, embed, node_text
 from graphstate.errors import ErrorCode, VerbFailed
 from graphstate.events import GRAPH, Draft
 from graphstate.model import Node, Reembedded
@@ -18,7 +18,7 @@ from graphstate.verbs.arguments import refuse
 from graphstate.verbs.verb import Verbs, checked_cause, query, verb
 
 __all__ = (
-    "Embedding", "copied_vector", "outdated", "query_vector", "remembered_vector", "space_of", "vectors_of",
+    "Embedding", "awaited_vector", "copied_vector", "outdated", "query_vector", "remembered_vector", "space_of", "vectors_of",
 )  # fmt: skip
 
 #: Bytes of vectors in one event; with their ids and base64 they stay below its limit.
@@ -66,6 +66,19 @@ def query_vector(graph: Verbs, text: str | None, vector: Sequence[float] | None)
         found = arguments.embedding(vector)
         _refuse_length(graph, len(found))
     _refuse_waiting(graph.store)
+    return found
+
+
+async def awaited_vector(graph: Verbs, text: str) -> list[float]:
+    """Return the vector of a text from an embedder that may have to be awaited.
+
+    Raises:
+        EmbedderError: The embedder failed.
+        VerbFailed: InvalidInput, or EmbeddingMismatch before the embedder is asked.
+    """
+    embedder = _embedder(graph, "searching by meaning")
+    _refuse_other_model(graph.store, space_of(embedder))
+    (found,) = await aembed(embedder, [arguments.text(text, "text", arguments.MAX_SEARCH)])
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from graphstate._canonical import Json, encode
 from graphstate.activation.base_level import base_level, retention
 from graphstate.activation.decay import clamp, factor
-from graphstate.activation.embedding import aembed, node_text
+from graphstate.activation.embedding import node_text
 from graphstate.activation.selection import SMALL, Choice, Selection, pool_size, select
 from graphstate.activation.tokens import estimate_node
 from graphstate.errors import StoreError
@@ -40,7 +40,7 @@ from graphstate.store.words import words
 from graphstate.verbs import arguments
 from graphstate.verbs.activation import Activating, context_of, state_of
 from graphstate.verbs.arguments import refuse
-from graphstate.verbs.embedding import query_vector
+from graphstate.verbs.embedding import awaited_vector, query_vector
 from graphstate.verbs.memory import known
 from graphstate.verbs.pulsing import MAX_SEEDS, SUPPRESSED, Ask, asked, by_meaning, by_words, search, warmed
 from graphstate.verbs.verb import Verbs, query, verb
@@ -173,7 +173,7 @@ class Recollection(Verbs):
             VerbFailed: As for `pulse`.
         """
         if self.embedder is not None and query:
-            (options["vector"],) = await aembed(self.embedder, [query])
+            options["vector"] = await awaited_vector(self, query)
         return Recollection.pulse(self, query, **options)
 
     @verb

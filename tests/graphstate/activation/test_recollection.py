@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphstate import Adaptogen, Fail, Ok, VerbFailed
+from graphstate import Adaptogen, Fail, HashingEmbedder, Ok, VerbFailed
 from graphstate.activation.embedding import Descriptor
 from graphstate.events import GRAPH
 from graphstate.store.retrievals import KEPT
@@ -598,3 +598,12 @@ async def test_a_search_waits_for_an_embedder_that_answers_later(make: Make, clo
     found = await graph.apulse("drink")
     assert ids(found) == ["a"]
     assert found.hits[0].signals["semantic"] == 1
+
+
+@pytest.mark.anyio
+async def test_a_search_that_waits_refuses_vectors_of_another_model_of_as_many_dimensions(make: Make) -> None:
+    graph = make(embedder=HashingEmbedder(dimensions=2))
+    graph.remember("a", payload={"text": "tea"}).unwrap()
+    graph.embedder = SlowEmbedder()  # type: ignore[assignment]  # made for both kinds
+    with pytest.raises(VerbFailed, match="EmbeddingMismatch"):
+        await graph.apulse("drink")
