@@ -11,7 +11,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count
 from typing import Final, Protocol, TypeVar
 
@@ -35,6 +35,7 @@ __all__ = (
     "SystemClock",
     "digest",
     "is_json_value",
+    "stands_still",
 )
 
 
@@ -173,6 +174,11 @@ class ManualClock:
         sleeper = heapq.heappop(self._sleepers)
         sleeper.due = True
         sleeper.woken.set()
+
+
+def stands_still(clock: Clock | None) -> AbstractContextManager[None]:
+    """Return a context in which no virtual time passes, however long a thread works; real time does."""
+    return clock.held() if isinstance(clock, ManualClock) else nullcontext()
 
 
 class _Lookout:

@@ -11,7 +11,6 @@ import inspect
 import math
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, cast
@@ -22,7 +21,7 @@ import msgspec
 
 from agentloop._canonical import MAX_DEPTH, Json, NotJson, decode, encode, repair_text
 from agentloop._numbers import check_count, check_duration
-from agentloop.determinism import Clock, CounterIds, IdFactory, ManualClock
+from agentloop.determinism import Clock, CounterIds, IdFactory, stands_still
 from agentloop.errors import SchemaRefused, StreamError
 from agentloop.frames import CANCEL, MAX_CONTENT_DEPTH, TOOL_CALL, TOOL_RESULT, Frame, clean
 from agentloop.messages import TOOL_ERRORS, ToolCall, ToolError, ToolResult
@@ -426,7 +425,7 @@ class HandlerThreads:
         Virtual time does not pass while a thread works.
         """
         if not is_async(handler):
-            with clock.held() if isinstance(clock, ManualClock) else nullcontext():
+            with stands_still(clock):
                 return await self._in_thread(call, bound)
         value = bound()
         return await cast(Awaitable[object], value) if inspect.isawaitable(value) else value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 import anyio.to_thread
 
+from agentloop.determinism import stands_still
 from agentloop.ledger.recorder import Recorder
 
 __all__ = ("Commits",)
@@ -34,7 +35,8 @@ class Commits:
             return
         if self._slot is None:
             self._slot = anyio.CapacityLimiter(1)
-        await anyio.to_thread.run_sync(self.now, limiter=self._slot, abandon_on_cancel=self.may_give_up)
+        with stands_still(self._recorder.clock):
+            await anyio.to_thread.run_sync(self.now, limiter=self._slot, abandon_on_cancel=self.may_give_up)
 
     def now(self) -> None:
         """The same on the calling thread."""

@@ -35,19 +35,19 @@ class Recorder:
         "_blobs",
         "_busy",
         "_chain",
-        "_clock",
         "_flushed",
         "_hash",
         "_pending",
         "_seq",
         "_store",
         "_synced",
+        "clock",
         "run",
     )
 
     def __init__(self, store: LedgerStore | None, run: str, clock: Clock, *, head: Head = NO_ENTRIES) -> None:
         self.run = run
-        self._store, self._clock, self._chain = store, clock, Chain(run)
+        self._store, self.clock, self._chain = store, clock, Chain(run)
         self._seq, self._hash = head
         self._flushed = head[0]
         self._pending: list[LedgerEntry] = []
@@ -91,7 +91,7 @@ class Recorder:
             return
         if len(body) > MAX_BYTES:
             raise NotJson(f"an entry of {len(body)} bytes, more than the {MAX_BYTES} that can be read back")
-        at, seq = self._clock.now_ms(), self._seq + 1
+        at, seq = self.clock.now_ms(), self._seq + 1
         if at.__class__ is not int or not -MAX_COUNT <= at <= MAX_COUNT:
             raise TypeError(f"clock.now_ms() must return whole milliseconds, not {at!r:.80}")
         hashed = self._chain.hash(self._hash, seq, at, kind, body)
@@ -100,7 +100,7 @@ class Recorder:
 
     def copy(self) -> Recorder:
         """Return a recorder that goes on from here; of the two only one may be flushed."""
-        twin = Recorder(self._store, self.run, self._clock, head=self.head)
+        twin = Recorder(self._store, self.run, self.clock, head=self.head)
         twin._flushed, twin._synced = self._flushed, self._synced
         twin._pending, twin._blobs = self._pending[:], self._blobs.copy()
         return twin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import anyio
@@ -747,6 +748,21 @@ async def test_w24_nothing_goes_on_without_the_record(seq: int) -> None:
     entries = [entry.kind for entry in store.read("run-0001")]
     assert entries.count("fact.tool_started") >= len(done)
     assert len(provider.requests) <= entries.count("fact.prompt") + 1
+
+
+class Slow(MemoryLedgerStore):
+    """Takes its entries on a thread, and longer than an idle event loop looks round."""
+
+    blocking = True
+
+    def append(self, run: str, entries: Any, /, **options: Any) -> Any:
+        time.sleep(0.15)
+        return super().append(run, entries, **options)
+
+
+async def test_no_virtual_time_passes_while_a_disk_is_slow() -> None:
+    result = await play([T(), A()], [search(read_only=False)], ledger=Slow())
+    assert (result.outcome.status, result.state.now) == ("completed", result.state.started_at)
 
 
 async def test_a_sink_that_fails_changes_nothing() -> None:
