@@ -33,10 +33,6 @@ _LEAVING_S: Final = 10
 _LAST_WORDS_S: Final = 2
 
 
-class _TooLong(Exception):
-    pass
-
-
 def refusal(code: int, message: str) -> types.JSONRPCError:
     """Return the answer to what cannot be read as a request."""
     return types.JSONRPCError(jsonrpc="2.0", id=None, error=types.ErrorData(code=code, message=message))

@@ -153,10 +153,6 @@ class Snapshots:
         for statement in _LOAD_PARSED:
             self._db.run(statement, parsed)
 
-    def damaged(self) -> list[str]:
-        """Return the ids of snapshots whose bytes changed."""
-        return [name for (name,) in self._db.all("SELECT id FROM snapshot") if self.read(name) is None]
-
     def drop(self, ids: Sequence[str]) -> None:
         """Remove snapshots; checkpoints on them are reached by a longer replay."""
         self._db.many("DELETE FROM snapshot WHERE id = ?", [(name,) for name in ids])
