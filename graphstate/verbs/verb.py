@@ -198,7 +198,7 @@ def _make(
         except StoreError as error:
             return Fail(error.code, str(error), error.details)
         try:
-            cause = kwargs.get("cause")
+            cause, head = kwargs.get("cause"), store.log.head(GRAPH)
             if kwargs.get("actor") is not None:
                 identifier(kwargs["actor"], "actor")
             if cause is None and store.failed is None:
@@ -208,7 +208,8 @@ def _make(
             if isinstance(result, Ok) and not result.repeated:
                 if cause is not None:
                     _keep_answer(store, name, str(cause), result.value)
-                store.snapshot_if_due(actor=self.actor, trust=self.trust)
+                if store.log.head(GRAPH) != head:  # who found nothing to do leaves the log as it is
+                    store.snapshot_if_due(actor=self.actor, trust=self.trust)
         except (VerbFailed, StoreError) as error:
             message = error.message if isinstance(error, VerbFailed) else str(error)
             result = Fail(error.code, message, error.details)

@@ -263,3 +263,17 @@ def test_every_value_survives_snapshot_rollback_and_replay(
         report = graph.verify_integrity(deep=True)
         assert report.ok, report.detail
         graph.recall(text=label or "x")
+
+
+def test_a_verb_that_finds_nothing_to_do_takes_no_snapshot_though_one_is_due(tmp_path: Path) -> None:
+    path = tmp_path / "g.db"
+    with Adaptogen.open(path, seed=False) as graph:
+        for number in range(20):
+            graph.remember("a", payload={"n": number}).unwrap()
+        graph.set_tunable("snapshotInterval", 5).unwrap()
+        with Adaptogen.open(path, seed=False) as other:
+            head = other.head()
+            assert other.reweight().unwrap().reweighted == 0
+            assert other.head() == head
+            other.remember("b").unwrap()
+            assert other.history(limit=1)[0].type == "SnapshotTaken"
